@@ -55,11 +55,11 @@ class BenchCluster:
         answers: list[T] = []
 
         async def work(runtime: Runtime) -> int:
-            admin = Admin(runtime, self.bootstrap_servers)
+            admin = Admin(self.bootstrap_servers, runtime=runtime)
             try:
                 answers.append(await question(admin))
             finally:
-                admin.close()
+                await admin.close()
             return 0
 
         run(work)

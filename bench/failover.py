@@ -19,7 +19,7 @@ from holdfast.bench.machine import describe
 from holdfast.bench.report import common, finish, note
 from holdfast.client.core.batch import Batch
 from holdfast.client.core.outcomes import DeliveryOutcome
-from holdfast.client.producer import Producer, ProducerConfig
+from holdfast.client.producer import Producer
 from holdfast.localcluster.processes import LocalCluster
 from holdfast.runtime.api import Runtime
 from holdfast.runtime.real.machine import run
@@ -57,8 +57,8 @@ class _Load:
 
     async def main(self, runtime: Runtime) -> int:
         """The whole benchmark."""
-        config = ProducerConfig(self._cluster.bootstrap_servers, linger_ms=0)
-        producer = Producer(runtime, config, on_batch=self.acks)
+        servers = self._cluster.bootstrap_servers
+        producer = Producer(servers, linger_ms=0, on_batch=self.acks, runtime=runtime)
         await producer.start()
         partitions = await producer.partition_count(TOPIC)
         load = asyncio.create_task(self._write(producer, partitions))
@@ -73,7 +73,7 @@ class _Load:
     async def _write(self, producer: Producer, partitions: int) -> None:
         while not self._is_over:
             for partition in range(partitions):
-                await producer.send(TOPIC, b"x" * 100, partition=partition)
+                await producer.submit(TOPIC, b"x" * 100, partition=partition)
             await asyncio.sleep(self._pause_ms / 1000)
 
     async def _kill(self, number: int) -> None:

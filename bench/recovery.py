@@ -24,7 +24,7 @@ from holdfast.bench.cluster import MIN_ISR, REPLICATION_FACTOR, BenchCluster
 from holdfast.bench.figures import Spread, spread, table
 from holdfast.bench.machine import describe
 from holdfast.bench.report import common, finish, note
-from holdfast.client.producer import Producer, ProducerConfig
+from holdfast.client.producer import Producer
 from holdfast.localcluster.nodes import Node
 from holdfast.localcluster.processes import LocalCluster
 from holdfast.runtime.api import Runtime
@@ -228,11 +228,11 @@ def _wait_full_isr(cluster: BenchCluster, partitions: int) -> None:
 
 
 async def _write(runtime: Runtime, bootstrap_servers: str, partitions: int, records: int) -> int:
-    producer = Producer(runtime, ProducerConfig(bootstrap_servers))
+    producer = Producer(bootstrap_servers, runtime=runtime)
     await producer.start()
     for _ in range(records):
         for partition in range(partitions):
-            await producer.send(TOPIC, b"x" * 100, partition=partition)
+            await producer.submit(TOPIC, b"x" * 100, partition=partition)
     await producer.close()
     return 0
 

@@ -17,11 +17,11 @@ import aiofiles
 
 from holdfast.bench.cluster import process_usage
 from holdfast.bench.figures import latency
-from holdfast.client.consumer import Consumer, ConsumerConfig
+from holdfast.client.consumer import Consumer
 from holdfast.client.core.batch import Batch
 from holdfast.client.core.errors import BufferFull
 from holdfast.client.core.outcomes import DeliveryOutcome
-from holdfast.client.producer import Producer, ProducerConfig
+from holdfast.client.producer import Producer
 from holdfast.runtime.api import Runtime
 from holdfast.runtime.real.machine import run
 
@@ -58,16 +58,17 @@ async def _producer(
     runtime: Runtime, order: dict[str, Any], acks: _Acks, linger_ms: int, value: bytes
 ) -> Producer:
     """A producer that is connected to all leaders and proven to all partitions."""
-    config = ProducerConfig(
+    producer = Producer(
         order["bootstrap_servers"],
         linger_ms=linger_ms,
         batch_size_bytes=order["batch_size_bytes"],
         compression=order["compression"],
+        on_batch=acks,
+        runtime=runtime,
     )
-    producer = Producer(runtime, config, on_batch=acks)
     await producer.start()
     for partition in range(await producer.partition_count(order["topic"])):
-        await producer.send(order["topic"], value, partition=partition)
+        await producer.submit(order["topic"], value, partition=partition)
     await producer.flush()
     return producer
 
@@ -140,7 +141,7 @@ async def _one_by_one(runtime: Runtime, order: dict[str, Any]) -> dict[str, Any]
     start = time.perf_counter()
     for _ in range(count):
         before = time.perf_counter()
-        await (await producer.send(topic, value))
+        await producer.send(topic, value)
         samples_ms.append((time.perf_counter() - before) * 1000)
     elapsed_s = time.perf_counter() - start
     await producer.close()
@@ -154,7 +155,7 @@ async def _one_by_one(runtime: Runtime, order: dict[str, Any]) -> dict[str, Any]
 
 async def _consume(runtime: Runtime, order: dict[str, Any]) -> dict[str, Any]:
     """Everything that is there, from the beginning."""
-    consumer = Consumer(runtime, ConsumerConfig(order["bootstrap_servers"]))
+    consumer = Consumer(order["bootstrap_servers"], runtime=runtime)
     partitions = [(order["topic"], index) for index in order["partitions"]]
     ends = await consumer.end_offsets(partitions)
     total = sum(ends.values())
@@ -175,7 +176,7 @@ async def _consume(runtime: Runtime, order: dict[str, Any]) -> dict[str, Any]:
                 records += 1
                 size += len(record.value or b"")
     elapsed_s = time.perf_counter() - start
-    consumer.close()
+    await consumer.close()
     return {"records": records, "bytes": size, "elapsed_s": elapsed_s}
 
 

@@ -32,7 +32,7 @@ def ask(
     client_properties(given["command_config"], given["command_property"], frozenset())
 
     async def work(runtime: Runtime) -> int:
-        admin = Admin(runtime, given["bootstrap_server"])
+        admin = Admin(given["bootstrap_server"], runtime=runtime)
         try:
             await act(AdminSession(admin, answer, given["timeout_ms"], runtime.clock, runtime.tasks))
         except ClientError as error:
@@ -40,7 +40,7 @@ def ask(
         except NetworkError as error:
             answer.errors.append({"code": ErrorCode.NETWORK_EXCEPTION.name, "message": str(error)})
         finally:
-            admin.close()
+            await admin.close()
         return 0
 
     if (code := run_client(work)) != 0:

@@ -212,14 +212,14 @@ def _registrations(made: LocalCluster) -> tuple[dict[int, dict[str, Any]], str]:
 
     async def ask(runtime: Runtime) -> int:
         nonlocal problem
-        admin = Admin(runtime, made.bootstrap_servers)
+        admin = Admin(made.bootstrap_servers, runtime=runtime)
         try:
             found = await admin.describe_cluster(timeout_ms=5_000)
         except (ClientError, NetworkError) as error:
             problem = f"no broker answers: {error}"
             return 1
         finally:
-            admin.close()
+            await admin.close()
         for broker in found.brokers:
             seen[broker.broker_id] = {
                 "state": "fenced"

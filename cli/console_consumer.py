@@ -3,7 +3,7 @@
 import json
 import sys
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import click
 
@@ -18,7 +18,7 @@ from holdfast.cli.options import (
     whole_number,
 )
 from holdfast.client.admin import Admin
-from holdfast.client.consumer import Consumer, ConsumerConfig, ConsumerRecord
+from holdfast.client.consumer import Consumer, ConsumerRecord
 from holdfast.client.core.errors import ClientError
 from holdfast.runtime.api import Runtime
 
@@ -73,11 +73,11 @@ def command(
 
     async def work(runtime: Runtime) -> int:
         # who names an offset means that one: another place is an error, not a substitute
-        reset = "earliest" if offset in (None, "earliest", "latest") else "none"
-        consumer = Consumer(runtime, ConsumerConfig(given["bootstrap_server"], auto_offset_reset=reset))
+        reset: Literal["earliest", "none"] = "earliest" if offset in (None, "earliest", "latest") else "none"
+        consumer = Consumer(given["bootstrap_server"], auto_offset_reset=reset, runtime=runtime)
         await _place(runtime, consumer, given)
         await _print_all(runtime, consumer, given, formatter, printed)
-        consumer.close()
+        await consumer.close()
         return 0
 
     try:
@@ -98,11 +98,11 @@ class _Printed:
 
 async def _place(runtime: Runtime, consumer: Consumer, given: dict[str, Any]) -> None:
     """Assign the partitions and choose where to start."""
-    admin = Admin(runtime, given["bootstrap_server"])
+    admin = Admin(given["bootstrap_server"], runtime=runtime)
     try:
         (topic,) = await admin.describe_topics([given["topic"]], timeout_ms=_FIND_TIMEOUT_MS)
     finally:
-        admin.close()
+        await admin.close()
     if topic.error_code != 0:
         raise ClientError(
             f"topic {given['topic']} does not exist: `holdfast topics --list` shows those that do"

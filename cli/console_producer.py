@@ -10,13 +10,12 @@ from typing import Any
 
 import click
 
-from holdfast.cli.options import INT32_MAX, bootstrap, client_properties, pairs, run_client
+from holdfast.cli.options import ACKS, INT32_MAX, bootstrap, client_properties, pairs, run_client
 from holdfast.client.core.errors import ClientError
-from holdfast.client.producer import Delivery, Producer, ProducerConfig
+from holdfast.client.producer import Delivery, Producer
 from holdfast.protocol.errors import ErrorCode
 from holdfast.runtime.api import Runtime
 
-_ACKS = {"all": -1, "-1": -1, "0": 0, "1": 1}
 #: After a signal, what was read already has so long to be acknowledged.
 _STOP_MS = 3_000
 #: No record is larger: the frame of its request would not be read anywhere.
@@ -33,7 +32,7 @@ _READER_KEYS = frozenset({"parse.key", "key.separator", "null.marker"})
     "--request-required-acks",
     "--acks",
     "acks",
-    type=click.Choice(list(_ACKS)),
+    type=click.Choice(list(ACKS)),
     default="all",
     show_default=True,
 )
@@ -68,15 +67,6 @@ def command(
     reader = pairs(reader_property, "--reader-property")
     for key in sorted(set(reader) - _READER_KEYS):
         click.echo(f"warning: reader property {key} is not known and has no effect", err=True)
-    config = ProducerConfig(
-        bootstrap_servers=given["bootstrap_server"],
-        acks=_ACKS[given["acks"]],
-        compression=given["compression_codec"],
-        batch_size_bytes=given["batch_size"],
-        linger_ms=0 if given["sync"] else given["linger_ms"],
-        max_block_ms=given["timeout_ms"],
-        delivery_timeout_ms=max(given["timeout_ms"], given["linger_ms"] + 1),
-    )
     failed: list[str] = []
 
     def judge(delivery: Delivery) -> None:
@@ -91,7 +81,7 @@ def command(
             number += 1
             try:
                 key, value = _split(line, reader)
-                delivery = await producer.send(given["topic"], value, key, given["partition"])
+                delivery = await producer.submit(given["topic"], value, key, given["partition"])
             except ClientError as error:
                 if error.code is ErrorCode.MESSAGE_TOO_LARGE:
                     failed.append(f"line {number}: {error}")
@@ -102,7 +92,17 @@ def command(
                 await producer.flush()
 
     async def work(runtime: Runtime) -> int:
-        producer = Producer(runtime, config)
+        delivery_timeout_ms = max(given["timeout_ms"], given["linger_ms"] + 1)
+        producer = Producer(
+            given["bootstrap_server"],
+            acks=ACKS[given["acks"]],
+            compression=given["compression_codec"],
+            batch_size_bytes=given["batch_size"],
+            linger_ms=0 if given["sync"] else given["linger_ms"],
+            max_block_ms=given["timeout_ms"],
+            delivery_timeout_ms=delivery_timeout_ms,
+            runtime=runtime,
+        )
         await producer.start()
         try:
             await send_all(producer)
@@ -111,7 +111,7 @@ def command(
         except asyncio.CancelledError:
             await producer.close(_STOP_MS)
             raise
-        await producer.close(config.delivery_timeout_ms)
+        await producer.close(delivery_timeout_ms)
         return 1 if failed else 0
 
     code = run_client(work)

@@ -59,7 +59,7 @@ def command(
     answer = CommandAnswer("get-offsets", [])
 
     async def work(runtime: Runtime) -> int:
-        admin = Admin(runtime, given["bootstrap_server"])
+        admin = Admin(given["bootstrap_server"], runtime=runtime)
         try:
             wanted = await _wanted(admin, matching, named, given["timeout_ms"])
             found = await admin.list_offsets(dict.fromkeys(wanted, timestamp), timeout_ms=given["timeout_ms"])
@@ -69,7 +69,7 @@ def command(
         except ClientError as error:
             answer.refused(error)
         finally:
-            admin.close()
+            await admin.close()
         return 0
 
     if (code := run_client(work)) != 0:

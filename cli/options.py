@@ -18,12 +18,15 @@ import javaproperties
 
 if TYPE_CHECKING:
     from holdfast.client.core.errors import ClientError
+    from holdfast.client.producer import Acks
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 #: What fields of requests hold: ids, indexes and times to wait; offsets and points in time.
 INT32_MAX = (1 << 31) - 1
 INT64_MAX = (1 << 63) - 1
+#: `--acks` in Kafka's spellings, as the producer takes it.
+ACKS: "dict[str, Acks]" = {"all": "all", "-1": "all", "0": 0, "1": 1}
 
 
 def read_properties(path: str) -> dict[str, str]:

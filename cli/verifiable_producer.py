@@ -13,13 +13,13 @@ from typing import Any
 
 import click
 
-from holdfast.cli.options import INT32_MAX, bootstrap, client_properties, run_client
+from holdfast.cli.options import ACKS, INT32_MAX, bootstrap, client_properties, run_client
 from holdfast.client.core.batch import Batch
 from holdfast.client.core.errors import ClientError, TimedOut
 from holdfast.client.core.history import make_value
 from holdfast.client.core.outcomes import DeliveryOutcome
 from holdfast.client.ledger import Ledger
-from holdfast.client.producer import Producer, ProducerConfig
+from holdfast.client.producer import Producer
 from holdfast.runtime.api import DiskError, Runtime
 
 PROGRESS_MS = 500
@@ -28,7 +28,6 @@ STOP_MS = 3_000
 #: Records are paced in portions of so many ms.
 PACE_MS = 10
 _GOOD = (DeliveryOutcome.OK, DeliveryOutcome.OK1)
-_ACKS = {"all": -1, "-1": -1, "0": 0, "1": 1}
 
 
 @click.command()
@@ -49,7 +48,7 @@ _ACKS = {"all": -1, "-1": -1, "0": 0, "1": 1}
     show_default=True,
     help="Records a second; -1 unlimited.",
 )
-@click.option("--acks", type=click.Choice(list(_ACKS)), default="all", show_default=True)
+@click.option("--acks", type=click.Choice(list(ACKS)), default="all", show_default=True)
 @click.option(
     "--value-size", type=click.IntRange(32, 1_000_000), default=64, show_default=True, help="Bytes."
 )
@@ -105,18 +104,20 @@ class _Run:
         self._ledger: Ledger | None = None
         if given["ledger_folder"] is not None:
             self._ledger = Ledger(
-                runtime, given["ledger_folder"], given["run_name"], name, fsync=given["ledger_fsync"]
+                given["ledger_folder"], given["run_name"], name, fsync=given["ledger_fsync"], runtime=runtime
             )
-        config = ProducerConfig(
-            bootstrap_servers=given["bootstrap_server"],
-            acks=_ACKS[given["acks"]],
+        self._producer = Producer(
+            given["bootstrap_server"],
+            acks=ACKS[given["acks"]],
             linger_ms=given["linger_ms"],
             compression=given["compression_codec"],
             max_block_ms=given["timeout_ms"],
             delivery_timeout_ms=given["delivery_timeout_ms"],
             client_id=name,
+            ledger=self._ledger,
+            on_batch=self._on_batch,
+            runtime=runtime,
         )
-        self._producer = Producer(runtime, config, self._ledger, self._on_batch)
 
     async def work(self) -> int:
         """Send everything; the exit code."""

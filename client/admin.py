@@ -6,6 +6,7 @@ partitions are in `admin_partitions`, those about configuration and features in 
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from types import TracebackType
 from typing import NamedTuple
 
 from holdfast.client import admin_configs, admin_logs, admin_partitions
@@ -16,6 +17,7 @@ from holdfast.client.cluster_client import ClusterClient
 from holdfast.client.core.errors import ClientError, RowError, code_of
 from holdfast.client.core.replica_log import ReplicaLog
 from holdfast.client.list_offsets import FoundOffset, list_offsets
+from holdfast.client.own_runtime import ClientRuntime
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.elect_leaders import ElectionKind
 from holdfast.protocol.messages.metadata import (
@@ -57,17 +59,40 @@ class CreatedTopic(NamedTuple):
 
 
 class Admin:
-    """Administrative calls. All raise ClientError (TimedOut when the time was over)."""
+    """Administrative calls. All raise ClientError, which is TimedOut after `timeout_ms` (30 s by default).
+
+    Use it with `async with`. Where a block does not fit, `await close()` in the end. A call that is cancelled
+    may have been carried out.
+    """
 
     def __init__(
-        self, runtime: Runtime, bootstrap_servers: str | Sequence[str], client_id: str = "holdfast-admin"
+        self,
+        bootstrap_servers: str | Sequence[str],
+        *,
+        client_id: str = "holdfast-admin",
+        runtime: Runtime | None = None,
     ) -> None:
-        self._clock = runtime.clock
-        self._cluster = ClusterClient(runtime, bootstrap_servers, client_id)
+        """bootstrap_servers: `"host:port,host:port"` or a sequence of `"host:port"`: brokers, or controllers.
 
-    def close(self) -> None:
+        client_id: a name for their logs. runtime: what is used of the world; None: this machine, and
+        asyncio's running event loop.
+        """
+        self._owner = ClientRuntime(runtime)
+        self._clock = self._owner.runtime.clock
+        self._cluster = ClusterClient(self._owner.runtime, bootstrap_servers, client_id)
+
+    async def close(self) -> None:
         """End all connections."""
         self._cluster.close()
+        await self._owner.end()
+
+    async def __aenter__(self) -> "Admin":
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
 
     # --- topics ---------------------------------------------------------------------------------------
 

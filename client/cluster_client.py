@@ -19,7 +19,7 @@ from holdfast.client.core.metadata_cache import (
     TopicView,
     parse_addresses,
 )
-from holdfast.client.core.wanted_topics import WantedTopics
+from holdfast.client.core.wanted_topics import UNKNOWN_TOPIC_GRACE_MS, WantedTopics
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from holdfast.rpc.channel import CallRefused, Channel, Pool, was_surely_not_done
@@ -40,8 +40,6 @@ ASK_BACKOFF = Backoff(first_ms=20, max_ms=500)
 _ASK_ANOTHER = (ErrorCode.NOT_CONTROLLER, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 #: Refusals by a node that did nothing.
 _NOTHING_DONE = (ErrorCode.NOT_CONTROLLER, ErrorCode.BROKER_NOT_AVAILABLE, ErrorCode.REQUEST_LIMIT_REACHED)
-#: A topic that nodes say they do not know may have been created a moment ago.
-UNKNOWN_TOPIC_GRACE_MS = 3_000
 
 
 class ClusterClient:
@@ -54,6 +52,7 @@ class ClusterClient:
         client_id: str,
         on_metadata: Callable[[], None] | None = None,
         topics_in_use: Callable[[], Container[str]] = frozenset,
+        metadata_max_age_ms: int = METADATA_MAX_AGE_MS,
     ) -> None:
         """`topics_in_use`: the topics that must not be forgotten now, though nobody has named them lately."""
         self._runtime = runtime
@@ -61,7 +60,7 @@ class ClusterClient:
         self._pool = Pool(runtime, client_id, CONNECT_TIMEOUT_MS)
         self._bootstrap = parse_addresses(bootstrap_servers)
         self._chooser = NodeChooser(self._bootstrap, SUSPICION_MS)
-        self._schedule = RefreshSchedule(METADATA_BACKOFF, METADATA_MAX_AGE_MS)
+        self._schedule = RefreshSchedule(METADATA_BACKOFF, metadata_max_age_ms)
         self._on_metadata = on_metadata
         self._topics_in_use = topics_in_use
         self.cache = MetadataCache()

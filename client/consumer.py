@@ -1,20 +1,21 @@
 """The consumer: records out of assigned partitions, in order. Carries out what `client.core.fetcher` decides.
 
 Owns the connections of one consumer and the decoding, which aiokafka's C codec does. Fetches ahead of the
-application within bounds. A batch whose crc does not match is never handed out.
+application within bounds. A batch whose crc does not match is never handed out. docs/client.md tells
+applications how to use it.
 """
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from functools import partial
-from typing import NamedTuple
+from types import TracebackType
+from typing import Literal, NamedTuple
 
 from aiokafka.record.default_records import DefaultRecordBatch
 
 from holdfast.client.cluster_client import ClusterClient
-from holdfast.client.core.backoff import Backoff
+from holdfast.client.core.config import ConsumerConfig
 from holdfast.client.core.decoding import UNDECODABLE
 from holdfast.client.core.effects import Call, Connect, RefreshMetadata, take
 from holdfast.client.core.errors import ClientError, CorruptRecords
@@ -22,13 +23,14 @@ from holdfast.client.core.fetcher import Fetcher
 from holdfast.client.core.fetcher_effects import (
     Effect,
     FetchedBatch,
-    FetcherConfig,
     LookupOffsets,
     ResetPolicy,
     SendFetch,
 )
+from holdfast.client.core.metrics import ConsumerMetrics
 from holdfast.client.core.next_turn import NEXT_TURN
 from holdfast.client.list_offsets import FoundOffset, ask_leader, list_offsets
+from holdfast.client.own_runtime import ClientRuntime
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.fetch import FetchResponse
 from holdfast.protocol.messages.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
@@ -42,31 +44,8 @@ _LOOKUP_TIMEOUT_MS = 10_000
 OFFSET_MAX = (1 << 63) - 1
 
 
-@dataclass(frozen=True, slots=True)
-class ConsumerConfig:
-    """How to consume. Times in ms."""
-
-    bootstrap_servers: str | Sequence[str]
-    #: earliest, latest or none: where to begin, and where to go on when a position is not in the log
-    auto_offset_reset: str = "earliest"
-    max_wait_ms: int = 500
-    min_bytes: int = 1
-    request_bytes_max: int = 16 << 20
-    partition_bytes_max: int = 2 << 20
-    #: fetched ahead of the application
-    buffer_bytes_max: int = 32 << 20
-    check_crcs: bool = True
-    request_timeout_ms: int = 5_000
-    stall_ms: int = 500
-    retry_first_ms: int = 20
-    retry_max_ms: int = 500
-    client_id: str = "holdfast-consumer"
-
-    def __post_init__(self) -> None:
-        if self.auto_offset_reset not in [policy.value for policy in ResetPolicy]:
-            raise ValueError(f"auto_offset_reset {self.auto_offset_reset}: expected earliest, latest or none")
-        if self.request_timeout_ms <= self.max_wait_ms:
-            raise ValueError("request_timeout_ms must be above max_wait_ms")
+#: Records that `async for` gives in one turn of the event loop at most.
+_RECORDS_PER_TURN = 500
 
 
 class ConsumerRecord(NamedTuple):
@@ -75,7 +54,9 @@ class ConsumerRecord(NamedTuple):
     topic: str
     partition: int
     offset: int
+    #: of the leader that appended it
     leader_epoch: int
+    #: in ms since 1970, as its producer gave it
     timestamp_ms: int
     key: bytes | None
     value: bytes | None
@@ -83,28 +64,83 @@ class ConsumerRecord(NamedTuple):
 
 
 class Consumer:
-    """Reads assigned partitions. For one task at a time."""
+    """Reads partitions, each in order. For one task at a time.
 
-    def __init__(self, runtime: Runtime, config: ConsumerConfig) -> None:
-        self.config = config
-        self._runtime = runtime
+    Use it with `async with`, and in it `async for record in consumer` or `poll`. An `async for` over a
+    consumer that was not opened opens it, and closes it at its end, however that comes. Nothing connects
+    before that.
+
+    Times are in milliseconds, sizes in bytes.
+
+    bootstrap_servers: `"host:port,host:port"` or a sequence of `"host:port"`; any brokers of the cluster.
+    topics: as if `subscribe` was called with them; without any, call `subscribe` or `assign`.
+    auto_offset_reset: where to begin with a partition, and where to go on when its position is not in the
+        log: at the first record, behind the last one, or not at all ("none": NoSuchOffset and
+        LogTruncated are raised, and partitions have no position until one is sought).
+    max_wait_ms, min_bytes: so long a leader waits for so many bytes before it answers.
+    request_bytes_max, partition_bytes_max: what one answer may hold, in all and of a partition.
+    buffer_bytes_max: fetched ahead of the application.
+    check_crcs: refuse batches whose checksum does not match.
+    request_timeout_ms: a broker that does not answer for so long is given up; above max_wait_ms.
+    stall_ms: after so long without an answer the consumer looks whether the leader is still the leader.
+    retry_first_ms, retry_max_ms: the pause before a third attempt, and what it grows to; the second
+        attempt comes at once.
+    metadata_max_age_ms: added partitions are noticed after so long at the latest.
+    client_id: a name for the logs of brokers.
+    runtime: what is used of the world; None: this machine, and asyncio's running event loop.
+
+    Raises: ValueError for a setting that cannot be.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str | Sequence[str],
+        *topics: str,
+        auto_offset_reset: Literal["earliest", "latest", "none"] = "earliest",
+        max_wait_ms: int = 500,
+        min_bytes: int = 1,
+        request_bytes_max: int = 16 << 20,
+        partition_bytes_max: int = 2 << 20,
+        buffer_bytes_max: int = 32 << 20,
+        check_crcs: bool = True,
+        request_timeout_ms: int = 5_000,
+        stall_ms: int = 500,
+        retry_first_ms: int = 20,
+        retry_max_ms: int = 500,
+        metadata_max_age_ms: int = 60_000,
+        client_id: str = "holdfast-consumer",
+        runtime: Runtime | None = None,
+    ) -> None:
+        config = self.config = ConsumerConfig(
+            bootstrap_servers=bootstrap_servers,
+            auto_offset_reset=auto_offset_reset,
+            max_wait_ms=max_wait_ms,
+            min_bytes=min_bytes,
+            request_bytes_max=request_bytes_max,
+            partition_bytes_max=partition_bytes_max,
+            buffer_bytes_max=buffer_bytes_max,
+            check_crcs=check_crcs,
+            request_timeout_ms=request_timeout_ms,
+            stall_ms=stall_ms,
+            retry_first_ms=retry_first_ms,
+            retry_max_ms=retry_max_ms,
+            metadata_max_age_ms=metadata_max_age_ms,
+            client_id=client_id,
+        )
+        self._owner = ClientRuntime(runtime)
+        runtime = self._runtime = self._owner.runtime
         self._clock = runtime.clock
+        #: to subscribe to once there is an event loop
+        self._first_topics = topics
         self._cluster = ClusterClient(
-            runtime, config.bootstrap_servers, config.client_id, self._metadata_changed, self._topics_in_use
+            runtime,
+            config.bootstrap_servers,
+            config.client_id,
+            self._metadata_changed,
+            lambda: self._fetcher.topics,
+            config.metadata_max_age_ms,
         )
-        self._fetcher = Fetcher(
-            FetcherConfig(
-                max_wait_ms=config.max_wait_ms,
-                min_bytes=config.min_bytes,
-                request_bytes_max=config.request_bytes_max,
-                partition_bytes_max=config.partition_bytes_max,
-                buffer_bytes_max=config.buffer_bytes_max,
-                stall_ms=config.stall_ms,
-                retry=Backoff(config.retry_first_ms, config.retry_max_ms),
-                reset=ResetPolicy(config.auto_offset_reset),
-            ),
-            self._cluster.cache,
-        )
+        self._fetcher = Fetcher(config.for_fetcher(), self._cluster.cache)
         #: decoded and not handed out, all of one batch
         self._decoded: deque[ConsumerRecord] = deque()
         self._pump: Pump[Call[Effect], Effect] = Pump(
@@ -121,17 +157,45 @@ class Consumer:
             Connect: self._start_connecting,
             RefreshMetadata: lambda _: self._cluster.refresh(),
         }
-        #: a bug of the consumer itself: nothing is fetched any more
+        #: a bug of the consumer itself, or a task of it failed: nothing is fetched any more
         self._failure: Exception | None = None
         self._waiter: asyncio.Future[None] | None = None
+        self._is_started = False
         self._is_closed = False
+        self._records = self._batches = self._bytes = self._requests = 0
 
-    def close(self) -> None:
-        """End all connections."""
+    # --- life -----------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Begin to look for the cluster; waits for nothing.
+
+        Raises: ClientError when no topic can be called so.
+        """
+        if self._is_started:
+            return
+        self._is_started = True
+        self._owner.begin(self._task_failed)
+        if self._first_topics:
+            self.subscribe(self._first_topics)
+        else:
+            self._cluster.refresh()
+
+    async def close(self) -> None:
+        """End all connections. Positions and what was fetched ahead are gone."""
         self._is_closed = True
         self._cluster.close()
         self._pump.end()
         self._wake()
+        await self._owner.end()
+
+    async def __aenter__(self) -> "Consumer":
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
 
     # --- what to read ---------------------------------------------------------------------------------
 
@@ -140,18 +204,57 @@ class Consumer:
         view = await self._cluster.topic(topic, timeout_ms)
         return [TopicPartition(topic, index) for index in range(len(view.leaders))]
 
-    def assign(self, partitions: Iterable[tuple[str, int]]) -> None:
-        """Read exactly these from now on; new ones begin where `auto_offset_reset` says unless sought."""
+    def subscribe(self, topics: str | Iterable[str]) -> None:
+        """Read all partitions of these topics from now on, and nothing else.
+
+        Partitions that are added are read from their first record on; they are noticed within
+        `metadata_max_age_ms`. A topic that is deleted is waited for; made again, it is read from its first
+        record on. A poll raises ClientError when there has been no such topic for three seconds, and goes on
+        looking. Partitions that were read before keep their positions.
+
+        Raises: ClientError when no topic can be called so.
+        """
+        names = (topics,) if isinstance(topics, str) else tuple(topics)
+        now_ms = self._clock.now_ms()
+        for topic in names:
+            self._cluster.wanted.use(topic, now_ms)
+        self._first_topics = ()
+        if self._decoded and self._decoded[0].topic not in names:
+            self._decoded.clear()
+        self._fetcher.subscribe(names, now_ms)
+        self._cluster.refresh()
+
+    def assign(
+        self,
+        partitions: Iterable[tuple[str, int]] | Mapping[tuple[str, int], int | Literal["earliest", "latest"]],
+    ) -> None:
+        """Read exactly these from now on; a mapping says where from: an offset, "earliest" or "latest".
+
+        Without a mapping, partitions that were read before go on where they were, and new ones begin where
+        `auto_offset_reset` says.
+        """
         wanted = [TopicPartition(*partition) for partition in partitions]
         for topic, _ in wanted:
             self._cluster.wanted.use(topic, self._clock.now_ms())
+        self._first_topics = ()
         if self._decoded and TopicPartition(*self._decoded[0][:2]) not in wanted:
             self._decoded.clear()
         self._fetcher.assign(wanted)
+        if isinstance(partitions, Mapping):
+            for partition, start in partitions.items():
+                if isinstance(start, int):
+                    self.seek(partition, start)
+                else:
+                    self._seek_to(ResetPolicy(start), (partition,))
         self._cluster.refresh()
 
+    @property
+    def assignment(self) -> tuple[TopicPartition, ...]:
+        """The partitions that are read now, by topic and index."""
+        return tuple(sorted(self._fetcher.parts))
+
     def seek(self, partition: tuple[str, int], offset: int) -> None:
-        """Go on at `offset`, which need not exist."""
+        """Go on at `offset`, which need not exist. Raises: KeyError for a partition that is not assigned."""
         if not 0 <= offset <= OFFSET_MAX:
             raise ValueError(f"offset {offset}: expected 0 to {OFFSET_MAX}")
         self._forget_decoded(TopicPartition(*partition))
@@ -175,21 +278,67 @@ class Consumer:
             self._decoded.clear()
 
     def position(self, partition: tuple[str, int]) -> int | None:
-        """Offset of the next record that a poll gives; None until it was looked up."""
+        """Offset of the next record that a poll or `async for` gives; None until it was looked up.
+
+        Raises: KeyError for a partition that is not assigned.
+        """
         if self._decoded and self._decoded[0][:2] == TopicPartition(*partition):
             return self._decoded[0].offset
         return self._fetcher.parts[TopicPartition(*partition)].position
 
     def high_watermark(self, partition: tuple[str, int]) -> int:
-        """Highest high watermark heard of, -1 for none."""
+        """Highest high watermark heard of, -1 for none. Raises: KeyError for one that is not assigned."""
         return self._fetcher.parts[TopicPartition(*partition)].high_watermark
 
+    def metrics(self) -> ConsumerMetrics:
+        """What this consumer has done so far, in numbers."""
+        lag: dict[TopicPartition, int | None] = {}
+        for partition in self.assignment:
+            position, end = self.position(partition), self.high_watermark(partition)
+            lag[partition] = None if position is None or end < 0 else max(0, end - position)
+        return ConsumerMetrics(
+            records_read=self._records,
+            batches_read=self._batches,
+            bytes_read=self._bytes,
+            requests_sent=self._requests,
+            buffered_bytes=self._fetcher.buffered_bytes,
+            lag=lag,
+        )
+
     # --- reading --------------------------------------------------------------------------------------
+
+    async def __aiter__(self) -> AsyncGenerator[ConsumerRecord, None]:
+        """Every record, as it comes, without end. Raises: as `poll`; another `async for` goes on behind it.
+
+        Cancelled while it waits, it has taken no record.
+        """
+        closes = not self._is_started
+        given = 0
+        try:
+            await self.start()
+            while True:
+                while self._decoded:
+                    given += 1
+                    yield self._decoded.popleft()
+                    if given >= _RECORDS_PER_TURN:
+                        given = 0
+                        await NEXT_TURN  # others have their turn, and may cancel this
+                decoded = self._take_decoded(may_raise=True)
+                if decoded is not None:
+                    self._decoded.extend(decoded)
+                    continue
+                self._pump.run()
+                await self._more(None)
+                given = 0
+        except BaseException:  # also when the loop over it is left
+            if closes:
+                await self.close()
+            raise
 
     async def poll(self, max_records: int = 1_000, timeout_ms: float = 1_000) -> list[ConsumerRecord]:
         """At most `max_records`, as soon as there are any; empty when there are none in time.
 
-        Raises: NoSuchOffset, LogTruncated, CorruptRecords, ClientError.
+        Cancelled, it has taken no record. Raises: NoSuchOffset, LogTruncated, CorruptRecords, ClientError.
         """
         assert max_records > 0
         deadline_ms = self._clock.now_ms() + timeout_ms
@@ -230,6 +379,9 @@ class Consumer:
                     break
                 batches.append(batch)
                 size += len(batch.data)
+                self._batches += 1
+                self._bytes += len(batch.data)
+                self._records += batch.header.next_offset - batch.start_offset
             self._pump.run()
             if batches or not await self._more(deadline_ms):
                 return batches
@@ -240,14 +392,18 @@ class Consumer:
         if batch is None:
             return None
         try:
-            return self._decode(batch)
+            records = self._decode(batch)
         except Exception:  # also what nobody foresaw: the position is behind the batch already
             self._fetcher.put_back(batch)
             if may_raise:
                 raise
             return None
+        self._batches += 1
+        self._bytes += len(batch.data)
+        self._records += len(records)
+        return records
 
-    async def _more(self, deadline_ms: float) -> bool:
+    async def _more(self, deadline_ms: float | None) -> bool:
         """Wait for data; False when the time is over."""
         if self._is_closed:
             raise ClientError("the consumer is closed")
@@ -256,17 +412,20 @@ class Consumer:
             raise self._failure
         if self._fetcher.has_data:
             return True
-        left_ms = deadline_ms - self._clock.now_ms()
-        if left_ms <= 0:
+        left_ms = None if deadline_ms is None else deadline_ms - self._clock.now_ms()
+        if left_ms is not None and left_ms <= 0:
             await NEXT_TURN  # who polls so in a loop would never let an answer be read
             return False
-        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiter = waiter
-        timer = self._clock.call_later(left_ms, self._wake)
+        if self._waiter is not None:
+            raise RuntimeError("another task waits for records of this consumer: give each its own")
+        waiter = self._waiter = asyncio.get_running_loop().create_future()
+        timer = None if left_ms is None else self._clock.call_later(left_ms, self._wake)
         try:
             await waiter
         finally:
-            timer.cancel()
+            self._waiter = None
+            if timer is not None:
+                timer.cancel()
         return True
 
     def _decode(self, batch: FetchedBatch) -> list[ConsumerRecord]:
@@ -316,6 +475,7 @@ class Consumer:
     # --- effects --------------------------------------------------------------------------------------
 
     def _send_fetch(self, effect: SendFetch) -> None:
+        self._requests += 1
         channel = self._cluster.channel(effect.broker_id)
         if channel is None:
             self._lost(effect, is_disconnected=True)
@@ -367,9 +527,6 @@ class Consumer:
         self._fetcher.found(effect.request_id, offsets)
         self._pump.post(partial(self._fetcher.not_found, effect.request_id, errors))
 
-    def _topics_in_use(self) -> frozenset[str]:
-        return frozenset(topic for topic, _ in self._fetcher.parts)
-
     def _metadata_changed(self) -> None:
         self._pump.post(lambda _: self._fetcher.metadata_changed())
 
@@ -381,6 +538,14 @@ class Consumer:
         """A bug of the consumer itself: fetch nothing more, raise it from each poll, fail a task with it."""
         self._failure = error
         fail_node(self._runtime.tasks, "consumer", error)
+        self._wake()
+
+    def _task_failed(self, error: BaseException) -> None:
+        # What it was to do would be waited for in vain.
+        if self._failure is None:
+            self._failure = ClientError(f"this consumer has failed, make another one: {error!r}")
+            self._failure.__cause__ = error
+        self._pump.end()
         self._wake()
 
     def _wake(self) -> None:

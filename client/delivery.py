@@ -1,4 +1,4 @@
-"""What `Producer.send` returns: the future of one record, and where an acknowledged one is.
+"""What `Producer.submit` returns: the future of one record, and where an acknowledged one is.
 
 Owns nothing: it reads the outcome from the record's batch, also behind splits.
 """
@@ -15,22 +15,30 @@ from holdfast.protocol.topic_names import TopicPartition
 
 
 class RecordMetadata(NamedTuple):
-    """Where an acknowledged record is; `offset` is -1 with acks 0."""
+    """Where an acknowledged record is."""
 
     topic: str
     partition: int
+    #: -1 with acks 0
     offset: int
+    #: of the leader that appended it; -1 with acks 0
     leader_epoch: int
+    #: that the record carries, in ms since 1970
+    timestamp_ms: int
 
 
 class Delivery:
-    """The future of one record: `await` it, or ask. Costs next to nothing until somebody waits."""
+    """The future of one record: `await` it, or ask.
 
-    __slots__ = ("_index", "_whole")
+    Awaiting it may be cancelled, which changes nothing for the record, and repeated, also by several tasks.
+    """
 
-    def __init__(self, batch: Batch, index: int) -> None:
+    __slots__ = ("_index", "_timestamp_ms", "_whole")
+
+    def __init__(self, batch: Batch, index: int, timestamp_ms: int) -> None:
         self._whole = batch
         self._index = index
+        self._timestamp_ms = timestamp_ms
 
     @property
     def _batch(self) -> Batch:
@@ -59,7 +67,10 @@ class Delivery:
             raise asyncio.InvalidStateError("the record has no outcome yet")
         if batch.outcome in (DeliveryOutcome.OK, DeliveryOutcome.OK1):
             offset = batch.base_offset if batch.base_offset < 0 else batch.base_offset + self._index
-            return RecordMetadata(batch.topic, batch.partition, offset, batch.leader_epoch)
+            return RecordMetadata(
+                batch.topic, batch.partition, offset, batch.leader_epoch, self._timestamp_ms
+            )
+        batch.is_told = True
         may_be_appended = batch.outcome is DeliveryOutcome.INFO
         raise ProduceFailed(batch.error_text, batch.error, may_be_appended=may_be_appended)
 

@@ -9,6 +9,7 @@ import posixpath
 
 from holdfast.client.core.history import RowWriter, make_value
 from holdfast.client.core.outcomes import DeliveryOutcome
+from holdfast.client.own_runtime import ClientRuntime
 from holdfast.runtime.api import DiskError, File, Runtime, Task
 
 #: Completed rows are written out when so many characters are waiting, at the latest.
@@ -20,7 +21,6 @@ class Ledger:
 
     def __init__(
         self,
-        runtime: Runtime,
         folder: str,
         run: str,
         producer: str,
@@ -28,8 +28,21 @@ class Ledger:
         flush_ms: int = 100,
         fsync: bool = False,
         first_pseq: int = 0,
+        runtime: Runtime | None = None,
     ) -> None:
-        self._runtime = runtime
+        """Nothing is opened yet; the producer does that, and closes it.
+
+        folder: made when it is missing.
+        run, producer: names of 1 to 64 of A-Z a-z 0-9 . _ -.
+        flush_ms: a row is in the page cache before its record is sent, and its outcome at most so long after.
+        fsync: flush the file as often, so that it survives a power loss as well.
+        first_pseq: the number of the first record.
+        runtime: what is used of the world; None: this machine.
+
+        Raises: ValueError for a name that cannot be.
+        """
+        self._owner = ClientRuntime(runtime)
+        self._runtime = self._owner.runtime
         self._folder = folder
         self.run = run
         self.producer = producer
@@ -119,6 +132,7 @@ class Ledger:
         if self._task is not None:
             self._task.cancel()
             await self._task.wait()
+        await self._owner.end()
         if self._file is not None:
             self.write()
             if self._fsync:

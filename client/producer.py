@@ -2,21 +2,23 @@
 
 Owns the pump and the connection handling of one producer, and who waits for what. Per record it only encodes
 and counts; everything else is done per batch. With a ledger every record is written down before it is sent
-and again with its outcome (D11).
+and again with its outcome (D11). docs/client.md tells applications how to use it.
 """
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from types import TracebackType
+from typing import Any, Literal, TypeAlias
 
 from holdfast.client.cluster_client import ClusterClient
-from holdfast.client.core.backoff import Backoff
-from holdfast.client.core.batch import Batch, Compression, ProducerIdAndEpoch, check_record
-from holdfast.client.core.effects import Call, Connect, RefreshMetadata, take
-from holdfast.client.core.errors import BufferFull, ClientError, TimedOut, code_of
+from holdfast.client.core.batch import Batch, ProducerIdAndEpoch, check_record
+from holdfast.client.core.config import ProducerConfig
+from holdfast.client.core.effects import Call, Connect, RefreshMetadata
+from holdfast.client.core.errors import BufferFull, ClientError, ProduceFailed, TimedOut, code_of
 from holdfast.client.core.history import value_crc32c
+from holdfast.client.core.metrics import ProducerCounters, ProducerMetrics
 from holdfast.client.core.next_turn import NEXT_TURN
 from holdfast.client.core.outcomes import DeliveryOutcome
 from holdfast.client.core.partition_queue import IN_FLIGHT_MAX
@@ -27,12 +29,11 @@ from holdfast.client.core.sender_effects import (
     Complete,
     Effect,
     SendBatches,
-    SenderConfig,
 )
 from holdfast.client.delivery import Delivery, RecordMetadata, wake
 from holdfast.client.ledger import Ledger
+from holdfast.client.own_runtime import ClientRuntime
 from holdfast.protocol.errors import ErrorCode
-from holdfast.protocol.frames import ATTACHMENT_MAX_BYTES
 from holdfast.protocol.messages.produce import ProducePartition, ProduceRequest, ProduceResponse
 from holdfast.protocol.messages.producer_ids import InitProducerIdRequest, InitProducerIdResponse
 from holdfast.rpc.channel import CallRefused, Disconnected
@@ -40,128 +41,172 @@ from holdfast.runtime.api import DiskError, NetworkError, Runtime
 from holdfast.runtime.pump import Pump
 from holdfast.runtime.tasks import fail_node
 
-__all__ = ["Delivery", "Producer", "ProducerConfig", "RecordMetadata"]
+__all__ = ["Acks", "Delivery", "Producer", "ProducerMetrics", "RecordMetadata"]
+
+Acks: TypeAlias = Literal["all", 1, 0]
 
 #: How long after the leader's own limit an answer may still be on its way.
 _ANSWER_GRACE_MS = 1_000
 _IDENTITY_TIMEOUT_MS = 5_000
 _IDENTITY_ATTEMPT_MS = 1_000
-
-
-@dataclass(frozen=True, slots=True)
-class ProducerConfig:
-    """How to produce. Times in ms."""
-
-    bootstrap_servers: str | Sequence[str]
-    #: -1: acknowledged once the high watermark has passed; 1: once the leader has appended; 0: once written
-    acks: int = -1
-    #: retries write once (R90-R93); has no effect with acks 0, where there are no answers
-    idempotent: bool = True
-    linger_ms: int = 5
-    batch_size_bytes: int = 256 << 10
-    #: none, gzip, lz4 or zstd
-    compression: str = "none"
-    #: records without outcome; `send` waits beyond it
-    buffer_memory_bytes: int = 32 << 20
-    delivery_timeout_ms: int = 120_000
-    request_timeout_ms: int = 10_000
-    #: how long `send` may wait for metadata or room
-    max_block_ms: int = 60_000
-    record_size_bytes_max: int = (1 << 20) - 1024
-    request_size_bytes_max: int = 4 << 20
-    in_flight_max: int = IN_FLIGHT_MAX
-    stall_ms: int = 500
-    retry_first_ms: int = 20
-    retry_max_ms: int = 500
-    client_id: str = "holdfast-producer"
-
-    def __post_init__(self) -> None:
-        if self.acks not in (-1, 0, 1):
-            raise ValueError(f"acks {self.acks}: expected -1, 0 or 1")
-        if self.compression.upper() not in Compression.__members__:
-            names = ", ".join(name.lower() for name in Compression.__members__)
-            raise ValueError(f"compression {self.compression}: expected one of {names}")
-        if self.idempotent and not 1 <= self.in_flight_max <= IN_FLIGHT_MAX:
-            raise ValueError(f"in_flight_max {self.in_flight_max}: idempotent producers have 1 to 5 (R90)")
-        if not 0 < self.batch_size_bytes <= self.request_size_bytes_max:
-            raise ValueError("batch_size_bytes must be above 0 and not above request_size_bytes_max")
-        if self.request_size_bytes_max > ATTACHMENT_MAX_BYTES:
-            limit = ATTACHMENT_MAX_BYTES
-            raise ValueError(f"request_size_bytes_max must not be above {limit}: no frame has room for more")
-        if self.linger_ms < 0 or self.delivery_timeout_ms <= self.linger_ms:
-            raise ValueError("linger_ms must not be negative, and delivery_timeout_ms must be above it")
+_UNTOLD_MAX = 1_000
 
 
 class Producer:
-    """Sends records. One per event loop and purpose; safe for many tasks of that loop."""
+    """Sends records. One for an event loop and a purpose; many tasks of that loop may share it.
+
+    Use it with `async with`: leaving the block sends what is there and waits for its outcome. Where a block
+    does not fit, `await start()` and `await close()`. Nothing connects before that.
+
+    Times are in milliseconds, sizes in bytes.
+
+    bootstrap_servers: `"host:port,host:port"` or a sequence of `"host:port"`; any brokers of the cluster.
+    acks: when a record counts as acknowledged. "all": it is below the high watermark, so every in-sync
+        replica has it, and there are at least `min.insync.replicas` of them; 1: the leader has it; 0: it
+        was written to the connection, and its offset is not known.
+    idempotent: a record that is sent again is in the log once. Has no effect with acks 0.
+    linger_ms: so long a batch waits for more records; 0 sends the first one at once, and those that
+        come while it is under way together.
+    batch_size_bytes: a batch that is as large is sent without waiting.
+    compression: of batches.
+    buffer_memory_bytes: records without outcome; `send` and `submit` wait beyond it.
+    delivery_timeout_ms: a record without acknowledgement so long after it was taken has failed.
+    request_timeout_ms: so long a leader may wait for its followers before it says that it has no answer.
+    max_block_ms: so long `send` and `submit` wait for metadata or for room.
+    record_size_bytes_max: of key, value and headers together; a larger record is refused.
+    request_size_bytes_max: of the batches in one request.
+    in_flight_max: batches of a partition under way at a time, 1 to 5 while idempotent.
+    stall_ms: after so long without an answer the producer looks whether the leader is still the leader.
+    retry_first_ms, retry_max_ms: the pause before a third attempt, and what it grows to; the second
+        attempt comes at once.
+    metadata_max_age_ms: added partitions are noticed after so long at the latest.
+    client_id: a name for the logs of brokers.
+    ledger: a file in which every record is written down before it is sent, and again with its outcome.
+    on_batch: called once for each batch when it has its outcome; what it raises goes to the event
+        loop's exception handler.
+    runtime: what is used of the world; None: this machine, and asyncio's running event loop.
+
+    Raises: ValueError for a setting that cannot be.
+    """
 
     def __init__(
         self,
-        runtime: Runtime,
-        config: ProducerConfig,
+        bootstrap_servers: str | Sequence[str],
+        *,
+        acks: Acks = "all",
+        idempotent: bool = True,
+        linger_ms: int = 5,
+        batch_size_bytes: int = 256 << 10,
+        compression: Literal["none", "gzip", "lz4", "zstd"] = "none",
+        buffer_memory_bytes: int = 32 << 20,
+        delivery_timeout_ms: int = 120_000,
+        request_timeout_ms: int = 10_000,
+        max_block_ms: int = 60_000,
+        record_size_bytes_max: int = (1 << 20) - 1024,
+        request_size_bytes_max: int = 4 << 20,
+        in_flight_max: int = IN_FLIGHT_MAX,
+        stall_ms: int = 500,
+        retry_first_ms: int = 20,
+        retry_max_ms: int = 500,
+        metadata_max_age_ms: int = 60_000,
+        client_id: str = "holdfast-producer",
         ledger: Ledger | None = None,
         on_batch: Callable[[Batch], None] | None = None,
+        runtime: Runtime | None = None,
     ) -> None:
-        self.config = config
-        self._runtime = runtime
-        self._clock = runtime.clock
+        if acks not in _ACKS:
+            raise ValueError(f'acks {acks!r}: expected "all", 1 or 0')
+        config = self.config = ProducerConfig(
+            bootstrap_servers=bootstrap_servers,
+            acks=_ACKS[acks],
+            idempotent=idempotent,
+            linger_ms=linger_ms,
+            batch_size_bytes=batch_size_bytes,
+            compression=compression,
+            buffer_memory_bytes=buffer_memory_bytes,
+            delivery_timeout_ms=delivery_timeout_ms,
+            request_timeout_ms=request_timeout_ms,
+            max_block_ms=max_block_ms,
+            record_size_bytes_max=record_size_bytes_max,
+            request_size_bytes_max=request_size_bytes_max,
+            in_flight_max=in_flight_max,
+            stall_ms=stall_ms,
+            retry_first_ms=retry_first_ms,
+            retry_max_ms=retry_max_ms,
+            metadata_max_age_ms=metadata_max_age_ms,
+            client_id=client_id,
+        )
+        self._owner = ClientRuntime(runtime)
+        self._runtime = self._owner.runtime
+        self._clock = self._runtime.clock
+        # looked at once a record
+        self._record_bytes_max, self._buffer_bytes_max = (
+            config.record_size_bytes_max,
+            config.buffer_memory_bytes,
+        )
         self._ledger = ledger
-        #: called once for each batch when it has its outcome; read only what `Batch` shows. What it raises
-        #: goes to the event loop's exception handler
         self._on_batch = on_batch
-        self._cluster = ClusterClient(
-            runtime,
-            config.bootstrap_servers,
-            config.client_id,
+        #: only deliveries tell of a failure
+        self._is_quiet = ledger is None and on_batch is None
+        self._cluster = self._make_cluster_client()
+        self._sender = Sender(config.for_sender(), self._cluster.cache)
+        self._router = Router(self._sender)
+        self._pump = self._make_pump()
+        #: closing: what is there is sent, nothing is added
+        self._is_started = self._is_closing = self._is_closed = self._is_scheduled = False
+        #: an error of the ledger's disk, a failed task, or a bug of the producer: nothing is sent any more
+        self._failure: Exception | None = None
+        self._counters, self._event_ms = ProducerCounters(), 0
+        #: batches whose failure was told nowhere; the newest of them are enough to tell of
+        self._untold: deque[Batch] = deque(maxlen=_UNTOLD_MAX)
+        self._room_waiters: list[asyncio.Future[None]] = []
+        #: (serial up to which all must be done, who waits)
+        self._flush_waiters: list[tuple[int, asyncio.Future[None]]] = []
+
+    def _make_cluster_client(self) -> ClusterClient:
+        return ClusterClient(
+            self._runtime,
+            self.config.bootstrap_servers,
+            self.config.client_id,
             self._metadata_changed,
             lambda: self._sender.busy_topics,
+            self.config.metadata_max_age_ms,
         )
-        self._sender = Sender(
-            SenderConfig(
-                acks=config.acks,
-                idempotent=config.idempotent and config.acks != 0,
-                linger_ms=config.linger_ms,
-                batch_size_bytes=config.batch_size_bytes,
-                request_size_bytes_max=config.request_size_bytes_max,
-                compression=Compression[config.compression.upper()],
-                delivery_timeout_ms=config.delivery_timeout_ms,
-                stall_ms=config.stall_ms,
-                retry=Backoff(config.retry_first_ms, config.retry_max_ms),
-                in_flight_max=config.in_flight_max,
-            ),
-            self._cluster.cache,
-        )
-        self._router = Router(self._sender)
-        self._pump: Pump[Call[Effect], Effect] = Pump(
-            runtime.clock,
-            take,
+
+    def _make_pump(self) -> Pump[Call[Effect], Effect]:
+        pump: Pump[Call[Effect], Effect] = Pump(
+            self._clock,
+            self._take,
             self._sender.next_deadline_ms,
             self._break_down,
             queue_empty=self._sender.drain,
         )
-        self._pump.carry_out |= {
+        pump.carry_out |= {
             SendBatches: self._send_batches,
             Complete: self._complete,
             Connect: self._start_connecting,
             AskIdentity: self._start_asking,
             RefreshMetadata: lambda _: self._cluster.refresh(),
         }
-        self._is_scheduled = False
-        #: `close` has begun: what is there is sent, nothing is added
-        self._is_closing = False
-        self._is_closed = False
-        #: an error of the ledger's disk, or a bug of the producer itself: nothing is sent any more
-        self._failure: Exception | None = None
-        self._room_waiters: list[asyncio.Future[None]] = []
-        #: (serial up to which all must be done, who waits)
-        self._flush_waiters: list[tuple[int, asyncio.Future[None]]] = []
+        return pump
 
     # --- life -----------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Open the ledger and begin to look for the cluster and an identity. Raises: DiskError."""
-        if self._ledger is not None:
-            await self._ledger.open()
+        """Open the ledger, begin to look for the cluster and an identity; waits for neither of the two.
+
+        Raises: DiskError.
+        """
+        if self._is_started:
+            return
+        self._is_started = True
+        self._owner.begin(self._task_failed)
+        try:
+            if self._ledger is not None:
+                await self._ledger.open()
+        except BaseException:
+            await self._owner.end()
+            raise
         self._cluster.refresh()
         self._sender.want_identity()
         self._pump.run()
@@ -169,7 +214,7 @@ class Producer:
     async def close(self, timeout_ms: float = 30_000) -> None:
         """Send what is there, wait for its outcome, end; what has none by then fails, also when cancelled.
 
-        New records are refused from now on. Raises: DiskError.
+        New records are refused from now on. Raises: DiskError when the ledger cannot be written.
         """
         self._is_closing = True
         try:
@@ -181,6 +226,25 @@ class Producer:
             raise
         await self._end()
 
+    async def __aenter__(self) -> "Producer":
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close, after an exception too. Raises: ProduceFailed when there was none, and a record failed whose
+        failure was told nowhere: no delivery awaited or asked, no `on_batch`, no ledger."""
+        await self.close()
+        untold = [batch for batch in self._untold if not batch.is_told]
+        if error is None and untold:
+            first, count = untold[0], sum(batch.count for batch in untold)
+            raise ProduceFailed(
+                f"{count} records were not acknowledged: {first.error_text}",
+                first.error,
+                may_be_appended=any(batch.outcome is DeliveryOutcome.INFO for batch in untold),
+            )
+
     async def _end(self) -> None:
         if self._is_closed:
             return  # by another caller, or by an earlier call
@@ -189,8 +253,13 @@ class Producer:
         # Callers that wait for a record would wait for ever.
         self._give_up("the producer was closed")
         self._cluster.close()
-        if self._ledger is not None:
-            await self._ledger.close()
+        try:
+            if self._ledger is not None:
+                await self._ledger.close()
+        except BaseException:
+            await self._owner.end()
+            raise
+        await self._owner.end()
 
     async def flush(self, timeout_ms: float | None = None) -> None:
         """Send all records now and wait until each has an outcome. Raises: TimedOut."""
@@ -216,20 +285,45 @@ class Producer:
         timestamp_ms: int | None = None,
         headers: Sequence[tuple[str, bytes | None]] = (),
         tag: Any = None,
-    ) -> Delivery:
-        """Queue a record, waiting for metadata and room first; await the result for its acknowledgement.
+    ) -> RecordMetadata:
+        """Send a record and wait until it is acknowledged; where it is.
 
-        With a ledger `tag` is the record's `pseq`, taken from the ledger when None.
-        Raises: ClientError, TimedOut, DiskError; TypeError or ValueError for what cannot be encoded.
+        Takes what `submit` takes. Cancelled, the record was either not taken at all or is sent all the same,
+        whole; `submit` tells the two apart.
+
+        Raises: ProduceFailed, which says whether the record may be in the log; and what `submit` raises.
+        """
+        return await (await self.submit(topic, value, key, partition, timestamp_ms, headers, tag))
+
+    async def submit(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: Sequence[tuple[str, bytes | None]] = (),
+        tag: Any = None,
+    ) -> Delivery:
+        """Take a record, after waiting for metadata and room where needed; what comes back is its future.
+
+        Without `partition` the key decides; without key records go to one partition until a batch is full.
+        `timestamp_ms` counts from 1970, None is now. With a ledger `tag` is the record's number in it, else
+        it comes back in `on_batch`. Once this has returned the record is sent, even if the caller is
+        cancelled; cancelled before, it was not taken.
+
+        Raises: ClientError (no such topic or partition, record too large, producer closed), TimedOut after
+        `max_block_ms`, DiskError of the ledger; TypeError or ValueError for what cannot be encoded.
         """
         if topic not in self._router.topics:
             await self.partition_count(topic)
-        if self._sender.buffered_bytes >= self.config.buffer_memory_bytes:
+        if self._sender.buffered_bytes >= self._buffer_bytes_max:
             await self.room()
         elif self._is_scheduled:
             await NEXT_TURN  # once a batch, so that answers are read while a caller sends without pause
-        batch = self._add(topic, value, key, partition, timestamp_ms, headers, tag)
-        return Delivery(batch, batch.count - 1)
+        delivery = self._add(topic, value, key, partition, timestamp_ms, headers, tag, True)
+        assert delivery is not None, "it was asked for"
+        return delivery
 
     def send_nowait(
         self,
@@ -246,14 +340,14 @@ class Producer:
         Needs a topic that `partition_count` was awaited for. Raises: BufferFull, ClientError, DiskError;
         TypeError or ValueError for what cannot be encoded.
         """
-        if self._sender.buffered_bytes >= self.config.buffer_memory_bytes:
+        if self._sender.buffered_bytes >= self._buffer_bytes_max:
             raise BufferFull(f"{self.config.buffer_memory_bytes} bytes are without outcome: await room()")
-        self._add(topic, value, key, partition, timestamp_ms, headers, tag)
+        self._add(topic, value, key, partition, timestamp_ms, headers, tag, False)
 
     async def room(self) -> None:
         """Wait until there is room for another record. Raises: TimedOut after `max_block_ms`."""
         deadline_ms = self._clock.now_ms() + self.config.max_block_ms
-        while self._sender.buffered_bytes >= self.config.buffer_memory_bytes:
+        while self._sender.buffered_bytes >= self._buffer_bytes_max:
             self._check_usable()
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._room_waiters.append(waiter)
@@ -265,6 +359,10 @@ class Producer:
         view = await self._cluster.topic(topic, self.config.max_block_ms)
         self._router.learn(topic, len(view.leaders))
         return len(view.leaders)
+
+    def metrics(self) -> ProducerMetrics:
+        """What this producer has done so far, in numbers; cheap."""
+        return self._counters.metrics(self._sender.buffered_bytes)
 
     @property
     def buffered_bytes(self) -> int:
@@ -285,11 +383,12 @@ class Producer:
         timestamp_ms: int | None,
         headers: Sequence[tuple[str, bytes | None]],
         tag: Any,
-    ) -> Batch:
+        with_delivery: bool,
+    ) -> Delivery | None:
         sender = self._sender
         size = check_record(key, value, headers, timestamp_ms)
         queue = self._router.route(topic, key, partition, size)
-        if size > self.config.record_size_bytes_max or self._is_closing or self._failure is not None:
+        if size > self._record_bytes_max or self._is_closing or self._failure is not None:
             self._check_usable()
             limit = self.config.record_size_bytes_max
             raise ClientError(f"record of {size} bytes, {limit} are allowed", ErrorCode.MESSAGE_TOO_LARGE)
@@ -309,13 +408,19 @@ class Producer:
             batch = sender.append(queue, timestamp_ms, key, value, headers, tag)
             assert batch is not None, "the first record of a batch always fits"
             self._pump.set_timer()
+        # Before anything is sent: what hears of its outcome may add to the same batch.
+        delivery = Delivery(batch, batch.count - 1, timestamp_ms) if with_delivery else None
         if sender.has_work:
             if queue.in_flight == 0 and self.config.linger_ms == 0:
                 self._pump.run()  # nothing to wait for: not even the next turn of the loop
             elif not self._is_scheduled:
                 self._is_scheduled = True
                 asyncio.get_running_loop().call_soon(self._pump_scheduled)
-        return batch
+        return delivery
+
+    def _take(self, event: Call[Effect], now_ms: int) -> Sequence[Effect]:
+        self._event_ms = now_ms  # of the batches that end because of it, too
+        return event(now_ms)
 
     def _pump_scheduled(self) -> None:
         self._is_scheduled = False
@@ -332,9 +437,10 @@ class Producer:
             try:
                 self._ledger.write()
             except DiskError as error:
-                self._fail(error)
+                self._ledger_failed(error)
                 return
         request = self._request(effect)
+        self._counters.requests += 1
         if self.config.acks != 0:
             answer = channel.call_soon(request, self.config.request_timeout_ms + _ANSWER_GRACE_MS)
             answer.add_done_callback(partial(self._answered, effect))
@@ -460,7 +566,10 @@ class Producer:
                     self._clock.now_ns(),
                 )
             except DiskError as disk_error:
-                self._fail(disk_error)
+                self._ledger_failed(disk_error)
+        self._counters.complete(batch, self._event_ms)
+        if batch.outcome not in _GOOD and not batch.waiters and self._is_quiet:
+            self._untold.append(batch)
         for _, waiter in batch.waiters:
             _call("a callback of a record", waiter)
         batch.waiters.clear()
@@ -483,11 +592,21 @@ class Producer:
         for effect in self._sender.give_up_all(text):
             self._pump.carry_out[type(effect)](effect)
 
-    def _fail(self, error: DiskError) -> None:
-        # Without its ledger a run proves nothing: stop, and let everybody know.
+    def _fail(self, error: Exception, text: str) -> None:
         if self._failure is None:
             self._failure = error
-            self._pump.post(lambda _: self._sender.give_up_all(f"the ledger cannot be written: {error}"))
+            self._pump.post(lambda _: self._sender.give_up_all(text))
+
+    def _ledger_failed(self, error: DiskError) -> None:
+        # Without its ledger a run proves nothing: stop, and tell all that wait.
+        self._fail(error, f"the ledger cannot be written: {error}")
+
+    def _task_failed(self, error: BaseException) -> None:
+        # What it was to do would be waited for in vain.
+        text = f"this producer has failed, make another one: {error!r}"
+        failure = ClientError(text)
+        failure.__cause__ = error
+        self._fail(failure, text)
 
     def _break_down(self, error: Exception) -> None:
         """A bug of the producer itself: send nothing more, fail what has no outcome, raise it from each call,
@@ -516,6 +635,7 @@ class Producer:
 
 
 _GOOD = (DeliveryOutcome.OK, DeliveryOutcome.OK1)
+_ACKS: dict[Acks, int] = {"all": -1, 1: 1, 0: 0}
 
 
 def _code_of_identity(answer: InitProducerIdResponse) -> ErrorCode:

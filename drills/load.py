@@ -11,7 +11,7 @@ from pathlib import Path
 from holdfast.client.core.batch import Batch
 from holdfast.client.core.outcomes import DeliveryOutcome
 from holdfast.client.ledger import Ledger
-from holdfast.client.producer import Producer, ProducerConfig
+from holdfast.client.producer import Acks, Producer
 from holdfast.localcluster.nodes import ClusterError
 from holdfast.runtime.api import Runtime
 from holdfast.runtime.real.machine import run
@@ -34,17 +34,12 @@ class DrillLoad:
         topic: str,
         *,
         name: str,
-        acks: int = -1,
+        acks: Acks = "all",
         records_per_second: int = 500,
     ) -> None:
         self.name = name
-        self._config = ProducerConfig(
-            bootstrap_servers,
-            acks=acks,
-            delivery_timeout_ms=_DELIVERY_TIMEOUT_MS,
-            retry_max_ms=100,
-            client_id=name,
-        )
+        self._bootstrap_servers = bootstrap_servers
+        self._acks: Acks = acks
         self._ledger = ledger
         self._topic = topic
         self._portion = max(1, records_per_second * PACE_MS // 1000)
@@ -117,8 +112,17 @@ class DrillLoad:
             self._error = error
 
     async def _work(self, runtime: Runtime) -> int:
-        ledger = Ledger(runtime, str(self._ledger), RUN, self.name)
-        producer = Producer(runtime, self._config, ledger, self._on_batch)
+        ledger = Ledger(str(self._ledger), RUN, self.name, runtime=runtime)
+        producer = Producer(
+            self._bootstrap_servers,
+            acks=self._acks,
+            delivery_timeout_ms=_DELIVERY_TIMEOUT_MS,
+            retry_max_ms=100,
+            client_id=self.name,
+            ledger=ledger,
+            on_batch=self._on_batch,
+            runtime=runtime,
+        )
         await producer.start()
         await producer.partition_count(self._topic)
         while not self._stop.is_set():

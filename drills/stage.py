@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 from holdfast.client.admin_configs import FeatureUpdate, Resource
+from holdfast.client.producer import Acks
 from holdfast.drills.drill import Drill
 from holdfast.drills.load import DrillLoad
 from holdfast.drills.log_ends import log_end
@@ -123,7 +124,7 @@ class Stage:
         for load in (*self._others, self.load):
             load.stop()
 
-    def other_load(self, name: str, acks: int) -> DrillLoad:
+    def other_load(self, name: str, acks: Acks) -> DrillLoad:
         """A further producer; it has begun to write when this returns."""
         load = DrillLoad(
             self.cluster.bootstrap_servers, self.ledger, self.topic, name=f"{name}-{self.topic}", acks=acks

@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from holdfast.client.admin import Admin
-from holdfast.client.consumer import Consumer, ConsumerConfig
+from holdfast.client.consumer import Consumer
 from holdfast.client.core.errors import ClientError, TimedOut
 from holdfast.durability.arrow import Columns, to_arrow
 from holdfast.durability.read_options import (
@@ -98,13 +98,13 @@ def plan_ranges(options: ReadOptions) -> list[OffsetRange]:
 
 
 async def _plan(runtime: Runtime, options: ReadOptions) -> list[OffsetRange]:
-    admin = Admin(runtime, options.bootstrap_servers, CLIENT_ID)
+    admin = Admin(options.bootstrap_servers, client_id=CLIENT_ID, runtime=runtime)
     try:
         wanted = await _partitions(admin, options)
         starts = await _resolve(admin, options, wanted, options.starting, "startingOffsets")
         ends = await _resolve(admin, options, wanted, options.ending, "endingOffsets")
     finally:
-        admin.close()
+        await admin.close()
     # a start behind the end (both were asked for while records came in) is an empty range, not an error
     return [OffsetRange(*item, min(starts[item], ends[item]), ends[item]) for item in wanted]
 
@@ -171,16 +171,13 @@ def read_range(options: ReadOptions, wanted: OffsetRange) -> Iterator[pa.RecordB
 
 async def _open(runtime: Runtime, options: ReadOptions, wanted: OffsetRange) -> Consumer:
     consumer = Consumer(
-        runtime,
-        ConsumerConfig(
-            options.bootstrap_servers,
-            auto_offset_reset="none" if options.fail_on_data_loss else "earliest",
-            partition_bytes_max=POLL_BYTES,
-            buffer_bytes_max=2 * POLL_BYTES,
-            # durability.arrow checks them, and in its own way
-            check_crcs=False,
-            client_id=CLIENT_ID,
-        ),
+        options.bootstrap_servers,
+        auto_offset_reset="none" if options.fail_on_data_loss else "earliest",
+        partition_bytes_max=POLL_BYTES,
+        buffer_bytes_max=2 * POLL_BYTES,  # durability.arrow checks them, and in its own way
+        check_crcs=False,
+        client_id=CLIENT_ID,
+        runtime=runtime,
     )
     consumer.assign([(wanted.topic, wanted.partition)])
     consumer.seek((wanted.topic, wanted.partition), wanted.start)
@@ -188,7 +185,7 @@ async def _open(runtime: Runtime, options: ReadOptions, wanted: OffsetRange) -> 
 
 
 async def _close(runtime: Runtime, consumer: Consumer) -> None:
-    consumer.close()
+    await consumer.close()
     await runtime.clock.sleep(0)  # fetches under way hear that nobody waits for them
 
 

@@ -14,21 +14,18 @@ import random
 import secrets
 import shutil
 import signal
-import socket
-import subprocess
-import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
 from holdfast.localcluster.health import probe
+from holdfast.localcluster.launch import Child, CommandLauncher, Launcher
 from holdfast.localcluster.nodes import ClusterError, Node, Nodes
+from holdfast.localcluster.ports import ReservedPorts
 from holdfast.localcluster.power import drivers
 from holdfast.localcluster.power.disks import PowerLoss
 
-#: Below the ports of outgoing connections, so that a stopped node's port stays free.
-PORTS = range(20_000, 31_000)
 STATE_FILE = "cluster.json"
 #: A power loss that has begun: the next command finishes it if this one is interrupted.
 POWER_LOSS_FILE = "power-loss.json"
@@ -40,19 +37,28 @@ class LocalCluster(Nodes):
     """The nodes of one folder. Pid files identify the processes, also those started by other commands."""
 
     def __init__(
-        self, folder: Path, cluster_id: str, nodes: Sequence[Node], power_loss: str | None = None
+        self,
+        folder: Path,
+        cluster_id: str,
+        nodes: Sequence[Node],
+        power_loss: str | None = None,
+        launcher: Launcher | None = None,
     ) -> None:
-        """`power_loss`: a driver of `localcluster.power.drivers`; None: data is in plain folders."""
+        """`power_loss`: driver of `localcluster.power.drivers`; None: the nodes keep their data in plain
+        folders. `launcher` starts the processes; None: each is a command of its own."""
         super().__init__(nodes)
         #: absolute, without links: it identifies the nodes, which outlive a link or a working directory
         self.folder = Path(os.path.realpath(folder))
         self.cluster_id = cluster_id
         self.power_loss_driver = power_loss
         self._disks = drivers.disks(power_loss)
-        #: properties given to `create` that a role does not know
+        self._launcher = launcher or CommandLauncher()
+        #: what a role does not understand of the properties that `create` was given
         self.warnings: dict[str, list[str]] = {}
-        #: children of this process: they must be reaped, else a dead one looks alive
-        self._children: dict[str, subprocess.Popen[bytes]] = {}
+        #: children of this very process: they must be reaped, or a dead one looks alive
+        self._children: dict[str, Child] = {}
+        #: kept so that no other cluster takes them while a node is down; None: made by another process
+        self._ports: ReservedPorts | None = None
 
     # --- making and finding ---------------------------------------------------------------------------
 
@@ -66,6 +72,7 @@ class LocalCluster(Nodes):
         base_port: int | None = None,
         properties: Mapping[str, str] | None = None,
         power_loss: str | None = None,
+        launcher: Launcher | None = None,
     ) -> "LocalCluster":
         """Choose ports and write the configuration of every node. Nothing is started.
 
@@ -75,7 +82,8 @@ class LocalCluster(Nodes):
             raise ClusterError(
                 f"{folder} holds a cluster already: `holdfast cluster up --dir {folder}` resumes it"
             )
-        ports = _free_ports(2 * (brokers + controllers), base_port)
+        reserved = ReservedPorts(2 * (brokers + controllers), base_port)
+        ports = reserved.numbers.copy()
         nodes = [
             Node(role, first + index, ports.pop(0), ports.pop(0))
             for role, first, count in (
@@ -88,7 +96,8 @@ class LocalCluster(Nodes):
         for key in ("log.dirs", "log.dir", "metadata.log.dir"):
             if driver is not None and key in (properties or {}):
                 raise ClusterError(f"{key} cannot be chosen here: data is on the disk whose power is cut")
-        cluster = cls(folder, secrets.token_urlsafe(16), nodes, driver)
+        cluster = cls(folder, secrets.token_urlsafe(16), nodes, driver, launcher)
+        cluster._ports = reserved
         written = {node: {**cluster._properties(node), **(properties or {})} for node in nodes}
         for node, keys in written.items():
             cluster._check_properties(node, keys)
@@ -177,8 +186,8 @@ class LocalCluster(Nodes):
     def pid(self, node: Node) -> int | None:
         """Pid of the running process of a node, None when it does not run."""
         child = self._children.get(node.name)
-        if child is not None and child.poll() is None:
-            return child.pid  # while it starts, its command line is not visible yet
+        if child is not None and child.is_running():
+            return child.pid  # its command line is not to be seen yet while it is being started
         self._children.pop(node.name, None)
         try:
             pid = int((self.home(node) / "node.pid").read_text())
@@ -207,22 +216,9 @@ class LocalCluster(Nodes):
             if self.pid(node) is not None:
                 return
             self._disks.attach(self.home(node))
-            command = [
-                sys.executable,
-                "-m",
-                "holdfast.cli",
-                node.role,
-                "--config",
-                str(self.properties_file(node)),
-            ]
-            with self.log_file(node).open("ab") as log:
-                child = subprocess.Popen(
-                    [*command, *self._disks.options(self.home(node))],
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=log,
-                    start_new_session=True,
-                )
+            words = [node.role, "--config", str(self.properties_file(node))]
+            words += self._disks.options(self.home(node))
+            child = self._launcher.launch(words, self.log_file(node))
             self._children[node.name] = child
             (self.home(node) / "node.pid").write_text(f"{child.pid}\n")
 
@@ -248,7 +244,7 @@ class LocalCluster(Nodes):
                     f"not ready after {timeout_s:.0f} s: {names}; see {self.log_file(waiting[0])}"
                 )
             if waiting:
-                time.sleep(0.05)
+                time.sleep(0.02)
 
     def stop(self, nodes: Sequence[Node], timeout_s: float = 60.0) -> None:
         """Stop cleanly and wait. Raises: ClusterError when a node does not end in time."""
@@ -415,24 +411,3 @@ def _answers(pid: int) -> bool:
     except ProcessLookupError:
         return False
     return True
-
-
-def _free_ports(count: int, base_port: int | None) -> list[int]:
-    """`count` free ports: consecutive from `base_port`, else anywhere in PORTS."""
-    candidates = (
-        range(base_port, base_port + count) if base_port is not None else random.sample(PORTS, len(PORTS))
-    )
-    free: list[int] = []
-    for port in candidates:
-        with socket.socket() as probe_socket:
-            probe_socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe_socket.bind(("127.0.0.1", port))
-            except OSError as error:
-                if base_port is not None:
-                    raise ClusterError(f"port {port} is taken: choose another --base-port") from error
-                continue
-        free.append(port)
-        if len(free) == count:
-            return free
-    raise ClusterError("no free ports found")

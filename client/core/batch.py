@@ -109,6 +109,7 @@ class Batch:
         "error_text",
         "halves",
         "in_flight",
+        "is_told",
         "leader_epoch",
         "number",
         "outcome",
@@ -172,6 +173,8 @@ class Batch:
         self.leader_epoch = -1
         self.error: ErrorCode | None = None
         self.error_text = ""
+        #: a sender has asked for its failure
+        self.is_told = False
 
     def append(
         self,

@@ -6,7 +6,7 @@ have room again. Looks at batch headers only. Rules: R55 (epochs), A-6 (unknown 
 (diverging epoch), D9.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from holdfast.client.core.broker_link import BrokerLink, Link
@@ -22,6 +22,7 @@ from holdfast.client.core.fetcher_effects import (
 )
 from holdfast.client.core.metadata_cache import LeaderAndEpoch, MetadataCache
 from holdfast.client.core.partition_fetch import PartitionFetch
+from holdfast.client.core.subscription import Subscription
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.fetch import (
     CONSUMER_REPLICA_ID,
@@ -70,6 +71,12 @@ class Fetcher:
         self._request_id = 0
         self.buffered_bytes = 0
         self._stall_check_ms = 0
+        #: what decides which partitions are assigned; None: the application
+        self._subscription: Subscription | None = None
+        #: a subscribed topic is not there; raised at the next poll
+        self._missing_topic: ClientError | None = None
+        #: partitions to leave when the plan is made: their topic was made again without them
+        self._dropped: list[TopicPartition] = []
 
     @property
     def parts(self) -> dict[TopicPartition, PartitionFetch]:
@@ -79,12 +86,38 @@ class Fetcher:
     @property
     def has_data(self) -> bool:
         """True when a poll would give something or raise."""
-        return any(part.buffer or part.error is not None for part in self._parts.values())
+        return self._missing_topic is not None or any(
+            part.buffer or part.error is not None for part in self._parts.values()
+        )
 
     # --- the application's wishes ---------------------------------------------------------------------
 
+    @property
+    def topics(self) -> frozenset[str]:
+        """Topics that are read, subscribed ones that were not met yet among them."""
+        subscribed = () if self._subscription is None else self._subscription.topics
+        return frozenset(topic for topic, _ in self._parts).union(subscribed)
+
+    def subscribe(self, topics: Iterable[str], now_ms: int) -> None:
+        """Read all partitions of these, whichever there are; what was assigned before stays where it was."""
+        subscription = Subscription(topics, self._config.retry, now_ms)
+        self.assign([part for part in self._parts if part.topic in subscription.topics])
+        self._subscription = subscription
+        self._follow_subscription()
+
+    def _follow_subscription(self) -> None:
+        if self._subscription is None:
+            return
+        for topic_partition, is_late in self._subscription.news(self._cache):
+            if topic_partition not in self._parts:
+                part = self._parts[topic_partition] = PartitionFetch(topic_partition)
+                self._reset(part, ResetPolicy.EARLIEST if is_late else self._config.reset)
+        if self._subscription.is_complete:
+            self._missing_topic = None
+
     def assign(self, partitions: list[TopicPartition]) -> None:
         """Read exactly these, from the reset policy's end unless they were assigned before."""
+        self._subscription = self._missing_topic = None
         kept = {p: self._parts.get(p) for p in partitions}
         for topic_partition, part in self._parts.items():
             if topic_partition not in kept:
@@ -166,6 +199,9 @@ class Fetcher:
     def _end_homeless(self, part: PartitionFetch, now_ms: int, effects: list[Effect]) -> None:
         # Partitions only ever vanish with their topic: it was made again with fewer, and no leader will come.
         part.request_id = None
+        if self._subscription is not None:
+            self._dropped.append(part.topic_partition)
+            return
         name = part.topic_partition.topic
         text = f"{name} was made again without partition {part.topic_partition.partition}: assign others"
         part.error = ClientError(text, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -176,10 +212,12 @@ class Fetcher:
         # Offsets and epochs of the old topic mean nothing in the new one.
         part.high_watermark = part.log_start_offset = -1
         part.stale_epoch = part.request_id = None
-        self._reset(part, self._config.reset)
         if self._config.reset is ResetPolicy.NONE:
             text = f"topic {part.topic_partition.topic} was deleted and made again: seek"
             part.error = NoSuchOffset(text, ErrorCode.OFFSET_OUT_OF_RANGE)
+        else:
+            # All that it holds is younger than the position: `latest`, too, goes on with its first record.
+            self._reset(part, ResetPolicy.EARLIEST)
 
     def take(self, *, may_raise: bool = True) -> FetchedBatch | None:
         """The next batch that was fetched ahead, partitions in turn; its position moves behind it.
@@ -204,6 +242,9 @@ class Fetcher:
                 # Who fails again and again must not stand before those that have something.
                 self._parts[topic_partition] = self._parts.pop(topic_partition)
                 raise error
+        if self._missing_topic is not None and may_raise:
+            missing, self._missing_topic = self._missing_topic, None
+            raise missing
         return None
 
     # --- the plan -------------------------------------------------------------------------------------
@@ -213,6 +254,7 @@ class Fetcher:
         effects: list[Effect] = []
         loads: dict[int, list[PartitionFetch]] = {}
         lookups: dict[int, list[PartitionFetch]] = {}
+        self._look_for_topics(now_ms, effects)
         for part in self._parts.values():
             if self._is_left_over(part):
                 if part.buffer:
@@ -249,6 +291,9 @@ class Fetcher:
                 continue
             if broker.in_flight < self._config.requests_per_broker_max:
                 loads.setdefault(leader.broker_id, []).append(part)
+        for topic_partition in self._dropped:
+            del self._parts[topic_partition]
+        self._dropped.clear()
         for broker_id, parts in loads.items():
             effects.append(self._fetch(broker_id, parts, now_ms))
         # One question a leader: who does not answer holds back only what it leads.
@@ -258,6 +303,14 @@ class Fetcher:
             self._stall_check_ms = now_ms + self._config.stall_ms
             effects.append(RefreshMetadata())
         return effects
+
+    def _look_for_topics(self, now_ms: int, effects: list[Effect]) -> None:
+        if self._subscription is None:
+            return
+        if self._missing_topic is None:
+            self._missing_topic = self._subscription.problem(self._cache, now_ms)
+        if self._subscription.wants_metadata(now_ms):
+            effects.append(RefreshMetadata())
 
     def next_deadline_ms(self, now_ms: int) -> int | None:
         """When `plan` should be called at the latest although nothing happened."""
@@ -270,6 +323,9 @@ class Fetcher:
         stalled_ms = self._stalled_ms()
         if stalled_ms is not None:
             deadlines.append(stalled_ms)
+        asks_ms = None if self._subscription is None else self._subscription.next_deadline_ms()
+        if asks_ms is not None:
+            deadlines.append(asks_ms)
         return min(deadlines, default=None)
 
     def _stalled_ms(self) -> int | None:
@@ -349,6 +405,7 @@ class Fetcher:
 
     def metadata_changed(self) -> list[Effect]:
         """A metadata answer was merged into the cache, or none could be had."""
+        self._follow_subscription()
         effects: list[Effect] = []
         for part in self._parts.values():
             leader = self._cache.leader(*part.topic_partition)

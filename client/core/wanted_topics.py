@@ -14,6 +14,8 @@ from holdfast.protocol.topic_names import topic_name_problem
 METADATA_MAX_IDLE_MS = 300_000
 #: Names in one request: of the longest ones 250 kB, an eighth of what nodes read at a time.
 NAMES_A_REQUEST = 1_000
+#: A topic that nodes say they do not know may have been created a moment ago.
+UNKNOWN_TOPIC_GRACE_MS = 3_000
 
 
 class WantedTopics:

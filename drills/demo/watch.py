@@ -67,11 +67,11 @@ class ClusterWatch:
         answers: list[T] = []
 
         async def work(runtime: Runtime) -> int:
-            admin = Admin(runtime, self._bootstrap_servers)
+            admin = Admin(self._bootstrap_servers, runtime=runtime)
             try:
                 answers.append(await question(admin))
             finally:
-                admin.close()
+                await admin.close()
             return 0
 
         deadline = time.monotonic() + self._patience_s

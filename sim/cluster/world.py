@@ -9,9 +9,10 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 
 from holdfast.broker.core.replicas.partition import Partition
-from holdfast.client.producer import ProducerConfig
+from holdfast.client.producer import Acks, Producer
 from holdfast.metadata.ids import PartitionId
 from holdfast.metadata.image import MetadataImage
 from holdfast.metadata.partition import PartitionRegistration
@@ -81,7 +82,8 @@ QUORUM_PROPERTIES = {
 
 
 #: (acks, idempotent) of producers, in turn
-_KINDS = ((-1, True), (-1, False), (-1, True), (1, True), (0, False))
+_KINDS: tuple[tuple[Acks, bool], ...] = (("all", True), ("all", False), ("all", True), (1, True), (0, False))
+_REMADE_ACKS: tuple[Acks, ...] = ("all", 1, "all")
 #: with so many producers there is one of each kind
 PRODUCER_KINDS = len(_KINDS)
 
@@ -363,7 +365,8 @@ class World:
             acks, idempotent = _KINDS[number % len(_KINDS)]
             name = f"p{number}"
             first = number % len(servers)
-            config = ProducerConfig(
+            make = partial(
+                Producer,
                 servers[first:] + servers[:first],  # each asks another broker for its id (D12)
                 acks=acks,
                 idempotent=idempotent,
@@ -376,7 +379,7 @@ class World:
             shortest_ms = longest_ms if self.shape.producers_alike else min(100, longest_ms)
             gap_ms = (longest_ms, longest_ms, longest_ms, shortest_ms)[work.draw(4)]
             echo = self.choices.stream("echo") if self.shape.strained else None
-            program = clients.producer(self.load, name, work, config, gap_ms, echo)
+            program = clients.producer(self.load, name, work, make, gap_ms, echo)
             self.producer_machines[name] = self.start_client(name, program).machine
         for number in range(self.shape.readers):
             self.start_client(f"reader{number or ''}", clients.consumer(self.load))
@@ -404,7 +407,7 @@ class World:
     def _start_remaking(self) -> None:
         load, work = self.load, self.choices.stream("remade")
         self.start_client("remaker", recreated_topic.remaker(load, work, min(3, self.shape.brokers)))
-        for number, acks in enumerate((-1, 1, -1)):
+        for number, acks in enumerate(_REMADE_ACKS):
             program = recreated_topic.churning_producer(load, work, acks)
             self.start_client(f"churner{number}", program)
         self.start_client("churning-consumer", recreated_topic.churning_consumer(load))

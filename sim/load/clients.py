@@ -13,13 +13,13 @@ from functools import cache
 from typing import NamedTuple
 
 from holdfast.client.admin import Admin
-from holdfast.client.consumer import Consumer, ConsumerConfig, ConsumerRecord
+from holdfast.client.consumer import Consumer, ConsumerRecord
 from holdfast.client.core.batch import Batch
 from holdfast.client.core.errors import ClientError
 from holdfast.client.core.outcomes import DeliveryOutcome
 from holdfast.client.delivery import Delivery
 from holdfast.client.ledger import Ledger
-from holdfast.client.producer import Producer, ProducerConfig
+from holdfast.client.producer import Producer
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.topic_names import TopicPartition
 from holdfast.runtime.api import Runtime
@@ -139,7 +139,7 @@ def creator(load: Load, topics: Sequence[NewTopic]) -> Callable[[Runtime], objec
     """Makes the topics, however long it takes."""
 
     async def run(runtime: Runtime) -> None:
-        admin = Admin(runtime, load.bootstrap)
+        admin = Admin(load.bootstrap, runtime=runtime)
         for topic in topics:
             while True:
                 try:
@@ -156,23 +156,25 @@ def creator(load: Load, topics: Sequence[NewTopic]) -> Callable[[Runtime], objec
                         break
                     await runtime.clock.sleep(100)
         load.is_created = True
-        admin.close()
+        await admin.close()
 
     return run
 
 
 def producer(
-    load: Load, name: str, work: Stream, config: ProducerConfig, gap_ms: int, echo: Stream | None = None
+    load: Load,
+    name: str,
+    work: Stream,
+    make: Callable[..., Producer],
+    gap_ms: int,
+    echo: Stream | None = None,
 ) -> Callable[[Runtime], object]:
     """Sends a few records every now and then until the load is over; with `echo` also where it is told of
     others, in the middle of what the producer is at."""
 
     async def run(runtime: Runtime) -> None:
         load.producers_running += 1
-        ledger = Ledger(runtime, LEDGER_FOLDER, "sim", name)
-
-        if config.acks != 0:
-            load.writers.add(name)
+        ledger = Ledger(LEDGER_FOLDER, "sim", name, runtime=runtime)
 
         def heard(batch: Batch) -> None:
             load.acknowledged_batches += batch.outcome is DeliveryOutcome.OK
@@ -190,7 +192,9 @@ def producer(
 
         #: a record for it has its number and is not sent yet
         busy: set[int | None] = {None}
-        producer = Producer(runtime, config, ledger, heard)
+        producer = make(ledger=ledger, on_batch=heard, runtime=runtime)
+        if producer.config.acks != 0:
+            load.writers.add(name)
         load.producers.append(producer)
         await producer.start()
         while not load.is_over:
@@ -204,13 +208,13 @@ def producer(
                     topic, index = partition_at(place)
                     busy.add(place)
                     try:
-                        delivery = await producer.send(topic, value, partition=index, tag=pseq)
+                        delivery = await producer.submit(topic, value, partition=index, tag=pseq)
                         load.deliveries[name, pseq] = delivery
                     finally:
                         busy.discard(place)
             except ClientError:
                 continue  # no metadata or no room for long: the record was not written down either
-        await producer.close(timeout_ms=config.delivery_timeout_ms + 5_000)
+        await producer.close(timeout_ms=producer.config.delivery_timeout_ms + 5_000)
         load.producers_running -= 1
 
     return run
@@ -220,7 +224,7 @@ def consumer(load: Load) -> Callable[[Runtime], object]:
     """Reads all partitions over and over: on an error, and when it has not been told otherwise, goes on."""
 
     async def run(runtime: Runtime) -> None:
-        consumer = Consumer(runtime, ConsumerConfig(load.bootstrap))
+        consumer = Consumer(load.bootstrap, runtime=runtime)
         reader = Reader(consumer)
         load.readers.append(reader)
         session: list[Polled] = []
@@ -240,7 +244,7 @@ def consumer(load: Load) -> Callable[[Runtime], object]:
             polled = [polled_of(record) for record in records]
             session += polled
             load.fresh += polled
-        consumer.close()
+        await consumer.close()
 
     return run
 
@@ -249,7 +253,7 @@ def final_reader(load: Load, ends: dict[int, int]) -> Callable[[Runtime], object
     """Reads everything below `ends`, {place: offset}, from the beginning."""
 
     async def run(runtime: Runtime) -> None:
-        consumer = Consumer(runtime, ConsumerConfig(load.bootstrap))
+        consumer = Consumer(load.bootstrap, runtime=runtime)
         missing = {place: end for place, end in ends.items() if end > 0}
         consumer.assign(partition_at(place) for place in missing)
         while missing:
@@ -259,7 +263,7 @@ def final_reader(load: Load, ends: dict[int, int]) -> Callable[[Runtime], object
                 load.fresh.append(polled)
                 if polled.partition in missing and polled.offset + 1 >= missing[polled.partition]:
                     del missing[polled.partition]
-        consumer.close()
+        await consumer.close()
 
     return run
 

@@ -100,7 +100,7 @@ class OperatorQueue:
 
     async def program(self, runtime: Runtime) -> None:
         """What the client runs."""
-        admin = Admin(runtime, self._bootstrap)
+        admin = Admin(self._bootstrap, runtime=runtime)
         while True:
             while not self._acts:
                 self._wake = asyncio.get_running_loop().create_future()

@@ -8,9 +8,9 @@ look at each of these topics as at any other, until it is deleted.
 from collections.abc import Awaitable, Callable
 
 from holdfast.client.admin import Admin
-from holdfast.client.consumer import Consumer, ConsumerConfig
+from holdfast.client.consumer import Consumer
 from holdfast.client.core.errors import ClientError
-from holdfast.client.producer import Producer, ProducerConfig
+from holdfast.client.producer import Acks, Producer
 from holdfast.runtime.api import Runtime
 from holdfast.sim.load.clients import REMADE, Load
 from holdfast.sim.machine.choices import Stream, evenly, one_in
@@ -26,7 +26,7 @@ def remaker(load: Load, work: Stream, replicas: int) -> Callable[[Runtime], obje
     """Makes the topic, lets it be for a while, deletes it."""
 
     async def run(runtime: Runtime) -> None:
-        admin = Admin(runtime, load.bootstrap)
+        admin = Admin(load.bootstrap, runtime=runtime)
         while not load.is_over:
             count = 1 + work.draw(_PARTITIONS_MAX)
             await _attempt(
@@ -35,25 +35,29 @@ def remaker(load: Load, work: Stream, replicas: int) -> Callable[[Runtime], obje
             await runtime.clock.sleep(evenly(work, 300, 5_000))
             await _attempt(admin.delete_topic(REMADE, timeout_ms=_TIMEOUT_MS))
             await runtime.clock.sleep(work.draw(300) if one_in(work, 2) else 0)
-        admin.close()
+        await admin.close()
 
     return run
 
 
-def churning_producer(load: Load, work: Stream, acks: int) -> Callable[[Runtime], object]:
+def churning_producer(load: Load, work: Stream, acks: Acks) -> Callable[[Runtime], object]:
     """Writes to whichever topic there is."""
 
     async def run(runtime: Runtime) -> None:
-        config = ProducerConfig(
-            load.bootstrap, acks=acks, delivery_timeout_ms=5_000, request_timeout_ms=2_000, max_block_ms=2_000
+        producer = Producer(
+            load.bootstrap,
+            acks=acks,
+            delivery_timeout_ms=5_000,
+            request_timeout_ms=2_000,
+            max_block_ms=2_000,
+            runtime=runtime,
         )
-        producer = Producer(runtime, config)
         load.producers.append(producer)
         await producer.start()
         while not load.is_over:
             await runtime.clock.sleep(evenly(work, 5, 204))
             index = work.draw(_PARTITIONS_MAX)
-            await _attempt(producer.send(REMADE, bytes(20 + work.draw(200)), partition=index))
+            await _attempt(producer.submit(REMADE, bytes(20 + work.draw(200)), partition=index))
         await producer.close(timeout_ms=10_000)
 
     return run
@@ -64,14 +68,14 @@ def churning_consumer(load: Load) -> Callable[[Runtime], object]:
 
     async def run(runtime: Runtime) -> None:
         while not load.is_read:
-            consumer = Consumer(runtime, ConsumerConfig(load.bootstrap))
+            consumer = Consumer(load.bootstrap, runtime=runtime)
             consumer.assign((REMADE, index) for index in range(_PARTITIONS_MAX))
             try:
                 while not load.is_read:
                     await consumer.poll(timeout_ms=300)
             except ClientError:
                 await runtime.clock.sleep(_PAUSE_MS)
-            consumer.close()
+            await consumer.close()
 
     return run
 

@@ -6,8 +6,9 @@ the rule is `checks.astray`.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Literal
 
-from holdfast.client.consumer import Consumer, ConsumerConfig
+from holdfast.client.consumer import Consumer
 from holdfast.client.core.errors import ClientError
 from holdfast.runtime.api import Clock, Runtime
 from holdfast.sim.load.clients import Load, Polled, partition_at, polled_of
@@ -16,6 +17,7 @@ from holdfast.sim.machine.choices import Stream, between, evenly, one_in
 _POLLS_MAX = 40
 #: bytes that an answer waits for, and ms that it waits at most; bytes of one partition
 _SIZES = ((1, 500, 2 << 20), (1, 500, 2 << 20), (600, 100, 2 << 20), (3_000, 300, 400), (1, 50, 100))
+_RESETS: tuple[Literal["earliest"], Literal["latest"]] = ("earliest", "latest")
 
 
 @dataclass(slots=True)
@@ -38,22 +40,22 @@ def seeking_reader(load: Load, read_spans: list[ReadSpan], work: Stream) -> Call
     async def run(runtime: Runtime) -> None:
         while not load.is_read:
             min_bytes, max_wait_ms, partition_bytes = _SIZES[work.draw(len(_SIZES))]
-            reset = ("earliest", "latest")[work.draw(2)]
-            config = ConsumerConfig(
+            reset: Literal["earliest", "latest"] = _RESETS[work.draw(2)]
+            consumer = Consumer(
                 load.bootstrap,
                 auto_offset_reset=reset,
                 min_bytes=min_bytes,
                 max_wait_ms=max_wait_ms,
                 partition_bytes_max=partition_bytes,
+                runtime=runtime,
             )
-            consumer = Consumer(runtime, config)
             try:
                 goes_to_end = reset == "latest"
                 await _Walk(load, read_spans, work, runtime.clock, consumer, goes_to_end=goes_to_end).go()
             except ClientError as error:
                 load.troubles.append("" if error.code is None else error.code.name)
                 await runtime.clock.sleep(100)
-            consumer.close()
+            await consumer.close()
 
     return run
 

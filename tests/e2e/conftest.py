@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.localcluster.launch import shared_launcher
 from holdfast.localcluster.processes import LocalCluster
 
 #: Sessions end soon, so that tests of silent brokers do not take long.
@@ -28,8 +29,9 @@ def make_cluster(tmp_path: Path) -> Iterator[Callable[..., LocalCluster]]:
         **properties: str,
     ) -> LocalCluster:
         keys = {**QUICK, **{key.replace("_", "."): value for key, value in properties.items()}}
+        folder = tmp_path / f"cluster-{len(made)}"
         cluster = LocalCluster.create(
-            tmp_path / f"cluster-{len(made)}", brokers, controllers, properties=keys
+            folder, brokers, controllers, properties=keys, launcher=shared_launcher()
         )
         made.append(cluster)
         before_up(cluster)

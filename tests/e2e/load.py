@@ -9,12 +9,12 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from holdfast.client.consumer import Consumer, ConsumerConfig, ConsumerRecord
+from holdfast.client.consumer import Consumer, ConsumerRecord
 from holdfast.client.core.batch import Batch
 from holdfast.client.core.errors import ProduceFailed
 from holdfast.client.core.history import make_value, parse_value
 from holdfast.client.core.outcomes import DeliveryOutcome
-from holdfast.client.producer import Producer, ProducerConfig
+from holdfast.client.producer import Acks, Producer
 from holdfast.drills.demo.watch import ClusterWatch
 from holdfast.protocol.messages.fetch import CONSUMER_REPLICA_ID, FetchPartition, FetchRequest
 from holdfast.protocol.messages.metadata import MetadataRequest
@@ -41,11 +41,12 @@ class Load:
         bootstrap_servers: str,
         topic: str,
         *,
-        acks: int = -1,
+        acks: Acks = "all",
         records_per_second: int = 2000,
         name: str = "load",
     ) -> None:
-        self._config = ProducerConfig(bootstrap_servers, acks=acks, delivery_timeout_ms=60_000)
+        self._bootstrap_servers = bootstrap_servers
+        self._acks: Acks = acks
         self._topic = topic
         self._portion = max(1, records_per_second // 100)
         self._name = name
@@ -78,13 +79,19 @@ class Load:
             self._error = error
 
     async def _work(self, runtime: Runtime) -> int:
-        producer = Producer(runtime, self._config, on_batch=self._on_batch)
+        producer = Producer(
+            self._bootstrap_servers,
+            acks=self._acks,
+            delivery_timeout_ms=60_000,
+            on_batch=self._on_batch,
+            runtime=runtime,
+        )
         await producer.start()
         await producer.partition_count(self._topic)
         number = 0
         while not self._stop.is_set():
             for _ in range(self._portion):
-                await producer.send(self._topic, make_value(self._name, number, VALUE_SIZE), tag=number)
+                await producer.submit(self._topic, make_value(self._name, number, VALUE_SIZE), tag=number)
                 number += 1
             await runtime.clock.sleep(10)
         await producer.close(60_000)
@@ -147,7 +154,7 @@ def produce(
     topic: str,
     count: int,
     *,
-    acks: int = -1,
+    acks: Acks = "all",
     name: str = "load",
     first: int = 0,
     delivery_timeout_ms: int = 60_000,
@@ -156,13 +163,16 @@ def produce(
     answers = Answers()
 
     async def work(runtime: Runtime) -> int:
-        config = ProducerConfig(
-            bootstrap_servers, acks=acks, delivery_timeout_ms=delivery_timeout_ms, retry_max_ms=100
+        producer = Producer(
+            bootstrap_servers,
+            acks=acks,
+            delivery_timeout_ms=delivery_timeout_ms,
+            retry_max_ms=100,
+            runtime=runtime,
         )
-        producer = Producer(runtime, config)
         await producer.start()
         sent = [
-            await producer.send(topic, make_value(name, n, VALUE_SIZE)) for n in range(first, first + count)
+            await producer.submit(topic, make_value(name, n, VALUE_SIZE)) for n in range(first, first + count)
         ]
         await producer.flush()
         for number, delivery in enumerate(sent, first):
@@ -183,7 +193,7 @@ def read_all(bootstrap_servers: str, topic: str, partitions: int) -> dict[tuple[
     found: dict[tuple[int, int], ConsumerRecord] = {}
 
     async def work(runtime: Runtime) -> int:
-        consumer = Consumer(runtime, ConsumerConfig(bootstrap_servers))
+        consumer = Consumer(bootstrap_servers, runtime=runtime)
         every = [(topic, partition) for partition in range(partitions)]
         ends = await consumer.end_offsets(every)
         consumer.assign(every)
@@ -191,7 +201,7 @@ def read_all(bootstrap_servers: str, topic: str, partitions: int) -> dict[tuple[
         while any((consumer.position(tp) or 0) < end for tp, end in ends.items()):
             for record in await consumer.poll(10_000, 1_000):
                 found[record.partition, record.offset] = record
-        consumer.close()
+        await consumer.close()
         return 0
 
     run(work)

@@ -185,10 +185,10 @@ class Freezer:
 
     def _wait_committed(self, end: int) -> None:
         async def work(runtime: Runtime) -> int:
-            admin = Admin(runtime, f"127.0.0.1:{self.awake()[0].port}")
+            admin = Admin(f"127.0.0.1:{self.awake()[0].port}", runtime=runtime)
             while (await admin.describe_quorum()).high_watermark < end:
                 await runtime.clock.sleep(10)
-            admin.close()
+            await admin.close()
             return 0
 
         run(work)
@@ -196,10 +196,10 @@ class Freezer:
 
 def change_min_isr(server: Node, value: int) -> None:
     async def work(runtime: Runtime) -> int:
-        admin = Admin(runtime, f"127.0.0.1:{server.port}")
+        admin = Admin(f"127.0.0.1:{server.port}", runtime=runtime)
         resource = Resource(RESOURCE_TOPIC, "t")
         rows = await admin.alter_configs({resource: {"min.insync.replicas": str(value)}})
-        admin.close()
+        await admin.close()
         assert rows == {resource: None}
         return 0
 

@@ -42,10 +42,10 @@ def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[LocalClu
 
 def create_topics(cluster: LocalCluster) -> None:
     async def work(runtime: Runtime) -> int:
-        admin = Admin(runtime, cluster.bootstrap_servers)
+        admin = Admin(cluster.bootstrap_servers, runtime=runtime)
         for name, configs in ((FLUSHED, {"flush.messages": "1"}), (UNFLUSHED, {})):
             await admin.create_topic(name, assignments={0: (1, 2, 3), 1: (2, 3, 1)}, configs=configs)
-        admin.close()
+        await admin.close()
         return 0
 
     run(work)

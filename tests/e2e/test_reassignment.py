@@ -60,7 +60,7 @@ class Observer:
             self._error = error
 
     async def _work(self, runtime: Runtime) -> int:
-        admin = Admin(runtime, self._bootstrap_servers)
+        admin = Admin(self._bootstrap_servers, runtime=runtime)
         last: DescribedTopic | None = None
         while not self._stop.is_set():
             (found,) = await admin.describe_topics([self._topic])
@@ -74,7 +74,7 @@ class Observer:
                     assert not isr & elr, row
                     assert row.leader_id in (-1, *isr), row
             await runtime.clock.sleep(20)
-        admin.close()
+        await admin.close()
         return 0
 
 
@@ -88,11 +88,11 @@ class Mover:
         """Ask for all of them at once; every row must be granted."""
 
         async def work(runtime: Runtime) -> int:
-            admin = Admin(runtime, self._servers)
+            admin = Admin(self._servers, runtime=runtime)
             rows = await admin.alter_partition_reassignments(
                 {TopicPartition("t", index): tuple(target) for index, target in targets.items()}
             )
-            admin.close()
+            await admin.close()
             assert all(row is None for row in rows.values()), rows
             return 0
 
@@ -103,9 +103,9 @@ class Mover:
         found: list[int] = []
 
         async def work(runtime: Runtime) -> int:
-            admin = Admin(runtime, self._servers)
+            admin = Admin(self._servers, runtime=runtime)
             found.append(len(await admin.list_partition_reassignments()))
-            admin.close()
+            await admin.close()
             return 0
 
         run(work)
@@ -150,9 +150,9 @@ def test_partitions_move_under_load_and_back_while_brokers_die(
     look = watch(servers)
 
     async def create(runtime: Runtime) -> int:
-        admin = Admin(runtime, servers)
+        admin = Admin(servers, runtime=runtime)
         await admin.create_topic("t", configs={"min.insync.replicas": "2"}, assignments=HOME)
-        admin.close()
+        await admin.close()
         return 0
 
     run(create)

@@ -58,11 +58,11 @@ class Drill:
         answers: list[T] = []
 
         async def work(runtime: Runtime) -> int:
-            admin = Admin(runtime, servers)
+            admin = Admin(servers, runtime=runtime)
             try:
                 answers.append(await question(admin))
             finally:
-                admin.close()
+                await admin.close()
             return 0
 
         run(work)

@@ -161,7 +161,7 @@ def test_what_a_sender_was_told_is_read_of_its_delivery(
     batch = Batch("t", 0, 1, 1_000, Compression.NONE, 0, 0)
     if outcome is not None:
         batch.finish(outcome, base_offset=7)
-    told = read_deliveries({("p0", 3): Delivery(batch, 1)})
+    told = read_deliveries({("p0", 3): Delivery(batch, 1, 0)})
     assert told.get(("p0", 3), "nothing") == expected
 
 

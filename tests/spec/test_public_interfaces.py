@@ -472,9 +472,9 @@ async def test_admin_client_follows_the_cursor_until_all_is_described(play: Play
     """
     play.cluster.add_topic("a", 5)
     play.cluster.add_topic("b", 1)
-    admin = Admin(play.cluster.runtime, play.cluster.bootstrap_servers)
+    admin = Admin(play.cluster.bootstrap_servers, runtime=play.cluster.runtime)
     described = await play.until(admin.describe_topics(partitions_per_answer=2))
-    admin.close()
+    await admin.close()
     asked = [
         message
         for broker in play.cluster.brokers.values()

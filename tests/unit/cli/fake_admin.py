@@ -57,7 +57,7 @@ class FakeAdmin:
         if call in self.refuses:
             raise self.refuses[call]
 
-    def close(self) -> None:
+    async def close(self) -> None:
         self.is_closed = True
 
     async def create_topic(

@@ -452,6 +452,10 @@ class FakeCluster:
         self.topics[name] = made
         return made
 
+    def delete_topic(self, name: str) -> None:
+        del self.topics[name], self.topic_ids[name]
+        self.offset += 1
+
     def by_id(self, topic_id: bytes, index: int) -> FakePartition | None:
         for name, known in self.topic_ids.items():
             if known == topic_id and index < len(self.topics[name]):

@@ -29,9 +29,9 @@ async def play() -> AsyncIterator[Play]:
 
 @pytest.fixture
 async def admin(play: Play) -> AsyncIterator[Admin]:
-    admin = Admin(play.cluster.runtime, play.cluster.bootstrap_servers)
+    admin = Admin(play.cluster.bootstrap_servers, runtime=play.cluster.runtime)
     yield admin
-    admin.close()
+    await admin.close()
 
 
 def asked(play: Play, key: ApiKey) -> list[Any]:
@@ -58,10 +58,10 @@ async def test_nodes_that_are_starting_do_not_keep_anybody_from_the_others(play:
     play.cluster.brokers[1].is_starting = play.cluster.brokers[2].is_starting = True
     created = await play.until(admin.create_topic("u", 1, 1), limit_ms=2000)
     assert created.topic_id == play.cluster.topic_ids["u"]
-    other = Admin(play.cluster.runtime, play.cluster.bootstrap_servers)
+    other = Admin(play.cluster.bootstrap_servers, runtime=play.cluster.runtime)
     found = await play.until(other.list_offsets({("t", 0): -1}), limit_ms=2000)
     assert found == {("t", 0): (0, -1, 1)}
-    other.close()
+    await other.close()
 
 
 async def test_a_refusal_is_raised_with_its_code(play: Play, admin: Admin) -> None:
@@ -80,11 +80,11 @@ async def test_a_node_that_only_refuses_the_connection_has_done_nothing(play: Pl
     with pytest.raises(ClientError) as caught:
         await play.until(admin.create_topic("t", 7, 1))
     assert caught.value.code is ErrorCode.TOPIC_ALREADY_EXISTS
-    other = Admin(play.cluster.runtime, play.cluster.bootstrap_servers)
+    other = Admin(play.cluster.bootstrap_servers, runtime=play.cluster.runtime)
     with pytest.raises(ClientError) as caught:
         await play.until(other.delete_topic("missing"))
     assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    other.close()
+    await other.close()
 
 
 class Door:
@@ -106,16 +106,16 @@ async def test_a_node_that_hangs_up_at_once_has_done_nothing(play: Play) -> None
     """The request was never sent, so the refusal of the next node is a refusal and no echo of success."""
     play.cluster.add_topic("t", 1)
     await play.cluster.runtime.network.listen("127.0.0.1", 9_999, Door)
-    admin = Admin(play.cluster.runtime, f"127.0.0.1:9999,{play.cluster.bootstrap_servers}")
+    admin = Admin(f"127.0.0.1:9999,{play.cluster.bootstrap_servers}", runtime=play.cluster.runtime)
     with pytest.raises(ClientError) as caught:
         await play.until(admin.create_topic("t", 7, 1))
     assert caught.value.code is ErrorCode.TOPIC_ALREADY_EXISTS
-    admin.close()
-    admin = Admin(play.cluster.runtime, f"127.0.0.1:9999,{play.cluster.bootstrap_servers}")
+    await admin.close()
+    admin = Admin(f"127.0.0.1:9999,{play.cluster.bootstrap_servers}", runtime=play.cluster.runtime)
     with pytest.raises(ClientError) as caught:
         await play.until(admin.delete_topic("missing"))
     assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    admin.close()
+    await admin.close()
 
 
 async def test_a_controller_that_is_not_active_is_no_failure(play: Play, admin: Admin) -> None:

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from holdfast.client.consumer import Consumer, ConsumerConfig
+from holdfast.client.consumer import Consumer
 from holdfast.client.core.wanted_topics import METADATA_MAX_IDLE_MS, NAMES_A_REQUEST
-from holdfast.client.producer import Delivery, Producer, ProducerConfig
+from holdfast.client.producer import Delivery, Producer
 from holdfast.protocol.api_keys import ApiKey
 from holdfast.protocol.schema.fields import ARRAY_MAX
 from holdfast.runtime.memory.machine import memory_runtime, settle
@@ -28,14 +28,14 @@ class Play:
         self.clients: list[Producer | Consumer] = []
 
     async def producer(self, **config: Any) -> Producer:
-        settings = ProducerConfig(self.cluster.bootstrap_servers, **{"linger_ms": 0, **config})
-        made = Producer(self.cluster.runtime, settings)
+        servers, settings = self.cluster.bootstrap_servers, {"linger_ms": 0, **config}
+        made = Producer(servers, **settings, runtime=self.cluster.runtime)
         self.clients.append(made)
         await made.start()
         return made
 
     def consumer(self) -> Consumer:
-        made = Consumer(self.cluster.runtime, ConsumerConfig(self.cluster.bootstrap_servers))
+        made = Consumer(self.cluster.bootstrap_servers, runtime=self.cluster.runtime)
         self.clients.append(made)
         return made
 
@@ -67,16 +67,16 @@ async def play() -> AsyncIterator[Play]:
         if isinstance(client, Producer):
             await client.close(timeout_ms=0)
         else:
-            client.close()
+            await client.close()
     await settle()
     await world.tasks.cancel_all()
 
 
 async def test_a_producer_asks_no_more_for_a_topic_that_it_has_stopped_sending_to(play: Play) -> None:
     producer = await play.producer()
-    assert await play.offset_of(await producer.send("u", b"1")) == 0
+    assert await play.offset_of(await producer.submit("u", b"1")) == 0
     for index in range(IDLE_MS // MINUTE_MS):
-        assert await play.offset_of(await producer.send("t", b"%d" % index)) == index
+        assert await play.offset_of(await producer.submit("t", b"%d" % index)) == index
         await play.world.clock.advance(MINUTE_MS)
     assert play.asked()[-1] == ("t",)
 
@@ -84,12 +84,12 @@ async def test_a_producer_asks_no_more_for_a_topic_that_it_has_stopped_sending_t
 async def test_a_topic_that_was_forgotten_is_asked_for_when_it_is_sent_to_again(play: Play) -> None:
     """By then it may be another one of that name, and have more partitions."""
     producer = await play.producer()
-    assert await play.offset_of(await producer.send("t", b"1")) == 0
+    assert await play.offset_of(await producer.submit("t", b"1")) == 0
     await play.world.clock.advance(IDLE_MS)
     assert play.asked()[-1] == ()
     play.cluster.topics.pop("t")
     play.cluster.add_topic("t", 3)
-    assert await play.offset_of(await producer.send("t", b"2", partition=2)) == 0
+    assert await play.offset_of(await producer.submit("t", b"2", partition=2)) == 0
     assert play.asked()[-1] == ("t",)
 
 
@@ -110,7 +110,7 @@ async def test_a_topic_is_not_forgotten_while_a_record_of_it_has_no_outcome(play
     await producer.partition_count("t")
     play.cluster.move_leader("t", 0, -1)
     await play.world.clock.advance(MINUTE_MS)
-    delivery = await producer.send("t", b"1")
+    delivery = await producer.submit("t", b"1")
     await play.world.clock.advance(IDLE_MS)
     assert play.asked()[-1] == ("t",)
     play.cluster.move_leader("t", 0, 1)
@@ -129,7 +129,7 @@ async def test_a_consumer_asks_for_what_is_assigned_and_forgets_the_rest(play: P
     await play.world.clock.advance(4 * MINUTE_MS)
     assert play.asked()[-1] == ("u",)
     producer = await play.producer()
-    assert await play.offset_of(await producer.send("t", b"1")) == 0
+    assert await play.offset_of(await producer.submit("t", b"1")) == 0
     consumer.assign([("t", 0), ("u", 0)])
     await consumer.poll(timeout_ms=0)
     await play.world.clock.advance(2_000)
@@ -143,7 +143,7 @@ async def test_more_topics_than_a_request_has_room_for_are_asked_for_in_several(
     for index in range(ARRAY_MAX + 1):
         producer._cluster.wanted.use(f"never-made-{index}", now_ms)
     play.forget_asked()
-    assert await play.offset_of(await producer.send("t", b"1")) == 0
+    assert await play.offset_of(await producer.submit("t", b"1")) == 0
     asked = play.asked()
     assert {name for names in asked for name in names} >= {"t", "never-made-0", f"never-made-{ARRAY_MAX}"}
     assert max(map(len, asked)) == NAMES_A_REQUEST
@@ -157,15 +157,15 @@ async def test_topics_whose_metadata_have_no_room_in_one_answer_are_asked_for_in
     now_ms = play.world.clock.now_ms()
     for index in range(10):
         producer._cluster.wanted.use(f"large-{index}", now_ms)
-    assert await play.offset_of(await producer.send("t", b"1")) == 0
-    assert await play.offset_of(await producer.send("large-7", b"1")) == 0
+    assert await play.offset_of(await producer.submit("t", b"1")) == 0
+    assert await play.offset_of(await producer.submit("large-7", b"1")) == 0
 
 
 async def test_a_topic_whose_metadata_alone_have_no_room_does_not_keep_others_from_theirs(play: Play) -> None:
     producer = await play.producer()
     play.cluster.brokers[1].too_large_topic = "huge"
     producer._cluster.wanted.use("huge", play.world.clock.now_ms())
-    sending = asyncio.ensure_future(producer.send("t", b"1"))
+    sending = asyncio.ensure_future(producer.submit("t", b"1"))
     await play.world.clock.advance(2_000)
     assert sending.done(), producer._cluster._problem
     assert await play.offset_of(sending.result()) == 0

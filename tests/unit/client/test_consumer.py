@@ -7,14 +7,15 @@ from typing import Any, TypeVar
 
 import pytest
 
-from holdfast.client.consumer import Consumer, ConsumerConfig, ConsumerRecord
+from holdfast.client.consumer import Consumer, ConsumerRecord
 from holdfast.client.core.errors import ClientError, CorruptRecords, NoSuchOffset, TimedOut
-from holdfast.client.producer import Producer, ProducerConfig
+from holdfast.client.core.next_turn import NEXT_TURN
+from holdfast.client.producer import Producer
 from holdfast.protocol.api_keys import ApiKey
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.record_batch import parse_header
 from holdfast.runtime.memory.machine import memory_runtime, settle
-from tests.unit.client.fake_cluster import FakeCluster
+from tests.unit.client.fake_cluster import FakeCluster, FakePartition
 from tests.unit.client.test_decoding import HUGE_KEYS, poisoned
 
 T = TypeVar("T")
@@ -29,17 +30,15 @@ class Play:
         self.consumer: Consumer
 
     def begin(self, **config: Any) -> Consumer:
-        self.consumer = Consumer(
-            self.cluster.runtime, ConsumerConfig(self.cluster.bootstrap_servers, **config)
-        )
+        self.consumer = Consumer(self.cluster.bootstrap_servers, **config, runtime=self.cluster.runtime)
         return self.consumer
 
     async def write(self, *values: str, partition: int = 0, **config: Any) -> None:
-        settings = ProducerConfig(self.cluster.bootstrap_servers, **{"linger_ms": 1_000, **config})
-        producer = Producer(self.cluster.runtime, settings)
+        servers, settings = self.cluster.bootstrap_servers, {"linger_ms": 1_000, **config}
+        producer = Producer(servers, **settings, runtime=self.cluster.runtime)
         await producer.start()
         for value in values:
-            await producer.send("t", value.encode(), partition=partition, timestamp_ms=1_000)
+            await producer.submit("t", value.encode(), partition=partition, timestamp_ms=1_000)
         await self.until(producer.close())
 
     async def until(self, work: Coroutine[Any, Any, T], limit_ms: int = 20_000) -> T:
@@ -84,18 +83,21 @@ async def play() -> AsyncIterator[Play]:
     play = Play(cluster)
     yield play
     if hasattr(play, "consumer"):
-        play.consumer.close()
+        await play.consumer.close()
     await settle()
     await world.tasks.cancel_all()
 
 
 @pytest.mark.parametrize("compression", ["none", "gzip", "lz4", "zstd"])
 async def test_records_come_with_everything_that_was_written(play: Play, compression: str) -> None:
-    settings = ProducerConfig(play.cluster.bootstrap_servers, compression=compression)
-    producer = Producer(play.cluster.runtime, settings)
+    producer = Producer(
+        play.cluster.bootstrap_servers,
+        compression=compression,  # type: ignore[arg-type]  # one of them
+        runtime=play.cluster.runtime,
+    )
     await producer.start()
     for i in range(20):
-        await producer.send("t", b"v%d" % i * 9, b"k", 1, 1_000 + i, [("h", b"x"), ("n", None)])
+        await producer.submit("t", b"v%d" % i * 9, b"k", 1, 1_000 + i, [("h", b"x"), ("n", None)])
     await play.until(producer.close())
     consumer = play.begin()
     consumer.assign([("t", 1)])
@@ -406,7 +408,7 @@ async def test_a_topic_that_may_not_be_looked_up_ends_a_waiting_poll(play: Play)
 
 async def test_a_closed_consumer_says_so_at_once(play: Play) -> None:
     consumer = play.begin()
-    consumer.close()
+    await consumer.close()
     with pytest.raises(ClientError, match="closed"):
         await play.until(consumer.partitions("t"), limit_ms=5)
 
@@ -497,3 +499,188 @@ async def test_who_goes_on_polling_a_broken_consumer_lets_others_run(
     with pytest.raises(ZeroDivisionError):
         await consumer.poll()
     assert ran == [1]
+
+
+# --- subscriptions -------------------------------------------------------------------------------------
+
+
+async def test_a_subscription_reads_every_partition_also_those_that_are_added(play: Play) -> None:
+    await play.write("a", partition=0)
+    await play.write("b", partition=1)
+    consumer = play.begin(metadata_max_age_ms=1_000)
+    consumer.subscribe("t")
+    assert sorted(await play.read(2)) == ["a", "b"]
+    play.cluster.topics["t"].append(FakePartition(leader_id=3))
+    play.cluster.offset += 1
+    await play.write("c", partition=2)
+    assert await play.read(1) == ["c"]
+    assert consumer.assignment == (("t", 0), ("t", 1), ("t", 2))
+
+
+async def test_a_subscription_with_latest_misses_nothing_of_a_partition_that_is_added(play: Play) -> None:
+    await play.write("before", partition=0)
+    consumer = play.begin(auto_offset_reset="latest", metadata_max_age_ms=1_000)
+    consumer.subscribe(["t"])
+    assert await play.poll(timeout_ms=100) == []
+    play.cluster.topics["t"].append(FakePartition(leader_id=3))
+    play.cluster.offset += 1
+    await play.write("after", partition=2)
+    assert await play.read(1) == ["after"]
+
+
+async def test_a_subscribed_topic_that_is_deleted_is_read_again_once_it_is_made_again(play: Play) -> None:
+    await play.write("old", partition=1)
+    consumer = play.begin()
+    consumer.subscribe(["t"])
+    assert await play.read(1) == ["old"]
+    play.cluster.delete_topic("t")
+    assert await play.poll(timeout_ms=5_000) == []
+    play.cluster.add_topic("t", 1)
+    await play.write("new")
+    assert await play.read(1) == ["new"]
+    assert await play.poll(timeout_ms=1_000) == []
+    assert consumer.assignment == (("t", 0),)
+
+
+async def test_a_topic_that_was_never_there_is_told_once_in_a_while_and_read_once_it_is(play: Play) -> None:
+    await play.write("a")
+    consumer = play.begin()
+    consumer.subscribe(["t", "typo"])
+    assert await play.read(1) == ["a"], "the others are read all the same"
+    with pytest.raises(ClientError, match="topic typo: UNKNOWN_TOPIC_OR_PARTITION; create it first"):
+        await play.poll(timeout_ms=10_000)
+    assert await play.poll(timeout_ms=1_000) == []
+    play.cluster.add_topic("typo", 1)
+    assert await play.poll(timeout_ms=5_000) == []
+    assert ("typo", 0) in consumer.assignment
+
+
+async def test_a_topic_that_cannot_be_called_so_is_refused_at_once(play: Play) -> None:
+    with pytest.raises(ClientError, match="a/b"):
+        play.begin().subscribe(["a/b"])
+
+
+# --- where to begin ------------------------------------------------------------------------------------
+
+
+async def test_an_assignment_may_say_where_each_partition_begins(play: Play) -> None:
+    await play.write("a", "b", "c", partition=0)
+    await play.write("x", partition=1)
+    consumer = play.begin(auto_offset_reset="none")
+    consumer.assign({("t", 0): 2, ("t", 1): "latest"})
+    assert await play.read(1) == ["c"]
+    assert await play.poll(timeout_ms=100) == []
+    assert consumer.position(("t", 1)) == 1
+    consumer.assign({("t", 1): "earliest"})
+    assert await play.read(1) == ["x"]
+    assert consumer.assignment == (("t", 1),)
+
+
+async def test_a_position_of_a_partition_that_is_not_read_is_a_key_error(play: Play) -> None:
+    consumer = play.begin()
+    consumer.assign([("t", 0)])
+    for act in (consumer.position, consumer.high_watermark):
+        with pytest.raises(KeyError):
+            act(("t", 1))
+
+
+# --- async for, cancellation, metrics ------------------------------------------------------------------
+
+
+async def take(consumer: Consumer, count: int, found: list[str]) -> None:
+    """The next records by `async for`."""
+    if count == 0:
+        return
+    async for record in consumer:
+        found.append((record.value or b"").decode())
+        if len(found) >= count:
+            break
+
+
+async def test_async_for_gives_records_one_by_one_and_the_position_goes_with_them(play: Play) -> None:
+    await play.write(*"abcdef")
+    consumer = play.begin()
+    found: list[str] = []
+    async with consumer:
+        consumer.assign([("t", 0)])
+        await play.until(take(consumer, 2, found))
+        assert consumer.position(("t", 0)) == 2
+        assert [record.value for record in await play.poll(max_records=1)] == [b"c"]
+        consumer.seek(("t", 0), 5)
+        found.clear()
+        await play.until(take(consumer, 1, found))
+    assert found == ["f"]
+    with pytest.raises(ClientError, match="closed"):
+        await play.poll()
+
+
+async def test_async_for_closes_a_consumer_that_it_has_opened(play: Play) -> None:
+    await play.write(*"ab")
+    consumer = Consumer(play.cluster.bootstrap_servers, "t", runtime=play.cluster.runtime)
+    found: list[str] = []
+    await play.until(take(consumer, 2, found))
+    await settle()
+    assert found == ["a", "b"]
+    with pytest.raises(ClientError, match="closed"):
+        await play.until(consumer.poll())
+
+
+async def test_a_cancelled_async_for_has_taken_no_record(play: Play) -> None:
+    consumer = play.begin()
+    async with consumer:
+        consumer.assign([("t", 0)])
+        found: list[str] = []
+        reading = asyncio.ensure_future(take(consumer, 1, found))
+        await play.world.clock.advance(300)
+        reading.cancel()
+        await settle()
+        assert reading.cancelled()
+        await play.write("a")
+        assert await play.read(1) == ["a"]
+
+
+async def test_an_async_for_that_never_waits_lets_others_run(play: Play) -> None:
+    await play.write(*(str(number) for number in range(2_000)))
+    consumer = play.begin()
+    async with consumer:
+        consumer.assign([("t", 0)])
+        found: list[str] = []
+        await play.until(take(consumer, 1, found))
+        found.clear()
+        reading = asyncio.ensure_future(take(consumer, 1_999, found))
+        for _ in range(3):
+            await NEXT_TURN
+        assert 500 <= len(found) < 1_999
+        reading.cancel()
+        await settle()
+        assert await play.read(1_999 - len(found)) == [str(n) for n in range(len(found) + 1, 2_000)]
+
+
+async def test_a_second_task_that_waits_for_the_records_of_one_consumer_is_refused(play: Play) -> None:
+    consumer = play.begin()
+    consumer.assign([("t", 0)])
+    first = asyncio.ensure_future(consumer.poll(timeout_ms=10_000))
+    await settle()
+    with pytest.raises(RuntimeError, match="give each its own"):
+        await consumer.poll(timeout_ms=1_000)
+    await play.write("a")
+    assert [record.value for record in await play.until(_result(first))] == [b"a"]
+
+
+async def _result(future: "asyncio.Future[T]") -> T:
+    return await future
+
+
+async def test_metrics_tell_what_was_read_and_what_is_left(play: Play) -> None:
+    await play.write(*"abc", partition=0)
+    consumer = play.begin()
+    consumer.assign([("t", 0), ("t", 1)])
+    assert consumer.metrics().lag == {("t", 0): None, ("t", 1): None}
+    await play.poll(max_records=1)
+    await play.world.clock.advance(100)
+    metrics = consumer.metrics()
+    assert (metrics.records_read, metrics.batches_read) == (3, 1)
+    assert metrics.bytes_read > 60
+    assert metrics.requests_sent >= 2
+    assert metrics.lag == {("t", 0): 2, ("t", 1): None}, "an empty partition has nothing to tell of"
+    assert metrics.buffered_bytes == 0

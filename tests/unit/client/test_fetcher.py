@@ -484,9 +484,11 @@ def test_what_was_only_fetched_ahead_of_a_truncation_is_dropped_silently() -> No
 # --- a topic that is made again ------------------------------------------------------------------------
 
 
-def test_in_a_topic_made_again_reading_begins_where_the_policy_says() -> None:
-    """What the new leader would refuse for ever: an epoch of the old topic, later than all of its own."""
-    bench = Bench(ResetPolicy.EARLIEST).at(p0=5)
+@pytest.mark.parametrize("policy", [ResetPolicy.EARLIEST, ResetPolicy.LATEST])
+def test_in_a_topic_made_again_reading_begins_at_the_first_record(policy: ResetPolicy) -> None:
+    """All its records are younger than the position was. And no epoch of the old topic is sent, which the new
+    leader would refuse for ever: it is later than all of its own."""
+    bench = Bench(policy).at(p0=5)
     bench.answer(bench.fetch(), batch(5, 3), watermark=8)
     parked = bench.fetch()
     bench.make_topic_again()
@@ -550,6 +552,52 @@ def test_a_partition_that_the_topic_made_again_does_not_have_is_an_error(policy:
     assert not any(e.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION for e in bench.errors()), "it is there now"
     bench.fetcher.seek(T1, 0)
     assert (1, 0) in offsets(bench.fetch())
+
+
+def test_a_subscription_lets_go_of_a_partition_that_the_topic_made_again_does_not_have() -> None:
+    bench = Bench(ResetPolicy.EARLIEST)
+    bench.fetcher.subscribe(["t"], bench.now_ms)
+    bench.fetcher.seek(T0, 5)
+    bench.fetcher.seek(T1, 5)
+    bench.answer(bench.fetch(), batch(5), partition=1)
+    bench.make_topic_again(partitions=1)
+    bench.plan()
+    assert list(bench.fetcher.parts) == [T0, T1], "what was read of the old topic is handed out first"
+    assert bench.fetcher.take() is not None
+    bench.plan()
+    assert list(bench.fetcher.parts) == [T0]
+    assert bench.errors() == []
+
+
+def test_partitions_that_are_added_to_a_subscribed_topic_begin_at_their_first_record() -> None:
+    bench = Bench(ResetPolicy.LATEST)
+    bench.fetcher.subscribe(["t"], bench.now_ms)
+    (lookup,) = bench.lookups()
+    assert lookup.timestamps == ((T0, -1), (T1, -1))
+    bench.leaders.append((1, 0))
+    bench.tell()
+    bench.fetcher.metadata_changed()
+    (late,) = bench.lookups()
+    assert late.timestamps == ((TopicPartition("t", 2), -2),)
+
+
+def test_an_assignment_ends_a_subscription() -> None:
+    bench = Bench(ResetPolicy.EARLIEST)
+    bench.fetcher.subscribe(["t", "missing"], bench.now_ms)
+    assert bench.fetcher.topics == {"t", "missing"}
+    bench.fetcher.assign([T1])
+    bench.leaders.append((1, 0))
+    bench.tell()
+    bench.fetcher.metadata_changed()
+    assert list(bench.fetcher.parts) == [T1]
+    assert bench.fetcher.topics == {"t"}
+
+
+def test_a_subscription_keeps_the_positions_of_what_was_read_before() -> None:
+    bench = Bench(ResetPolicy.EARLIEST).at(p1=7)
+    bench.fetcher.subscribe(["t"], bench.now_ms)
+    assert set(bench.fetcher.parts) == {T0, T1}
+    assert bench.fetcher.parts[T1].position == 7
 
 
 def test_a_partition_that_metadata_does_not_name_yet_is_waited_for() -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from holdfast.client.core.history import parse_row, parse_value
 from holdfast.client.ledger import Ledger
-from holdfast.client.producer import Producer, ProducerConfig
+from holdfast.client.producer import Producer
 from holdfast.protocol.api_keys import ApiKey
 from holdfast.runtime.api import DiskError
 from holdfast.runtime.memory.machine import MemoryWorld, memory_runtime, settle
@@ -21,12 +21,12 @@ async def test_every_record_has_its_two_rows_and_they_say_where_it_is() -> None:
     cluster = FakeCluster(runtime, world)
     await cluster.start()
     cluster.add_topic("t", 1)
-    ledger = Ledger(runtime, "/ledger", "run", "p0")
-    producer = Producer(runtime, ProducerConfig(cluster.bootstrap_servers, linger_ms=0), ledger)
+    ledger = Ledger("/ledger", "run", "p0", runtime=runtime)
+    producer = Producer(cluster.bootstrap_servers, linger_ms=0, ledger=ledger, runtime=runtime)
     await producer.start()
     for _ in range(3):
         pseq, value = ledger.next_value(100)
-        delivery = await producer.send("t", value, tag=pseq)
+        delivery = await producer.submit("t", value, tag=pseq)
         await settle()
         assert delivery.done()
     await producer.close()
@@ -47,14 +47,14 @@ async def test_a_sent_record_is_in_the_file_before_any_answer() -> None:
     await cluster.start()
     cluster.add_topic("t", 1)
     cluster.brokers[1].is_deaf = True
-    ledger = Ledger(runtime, "/ledger", "run", "p0", flush_ms=1_000_000)
-    producer = Producer(runtime, ProducerConfig(cluster.bootstrap_servers, linger_ms=0), ledger)
+    ledger = Ledger("/ledger", "run", "p0", flush_ms=1_000_000, runtime=runtime)
+    producer = Producer(cluster.bootstrap_servers, linger_ms=0, ledger=ledger, runtime=runtime)
     cluster.brokers[1].is_deaf = False
     await producer.start()
     await producer.partition_count("t")
     await settle()
     cluster.brokers[1].is_deaf = True
-    await producer.send("t", b"x")
+    await producer.submit("t", b"x")
     await settle()
     assert len(cluster.brokers[1].asked(ApiKey.PRODUCE)) == 1
     assert [row["kind"] for row in await rows_of(world, ledger)] == ["invoke"]
@@ -65,7 +65,10 @@ async def test_a_sent_record_is_in_the_file_before_any_answer() -> None:
 
 async def test_each_process_writes_a_file_of_its_own() -> None:
     runtime, world = memory_runtime()
-    first, second = Ledger(runtime, "/ledger", "run", "p0"), Ledger(runtime, "/ledger", "run", "p0")
+    first, second = (
+        Ledger("/ledger", "run", "p0", runtime=runtime),
+        Ledger("/ledger", "run", "p0", runtime=runtime),
+    )
     await first.open()
     await second.open()
     assert len(await world.disk.listdir("/ledger")) == 2
@@ -75,7 +78,7 @@ async def test_each_process_writes_a_file_of_its_own() -> None:
 
 async def test_with_fsync_rows_survive_the_loss_of_power_after_the_flush_time() -> None:
     runtime, world = memory_runtime()
-    ledger = Ledger(runtime, "/ledger", "run", "p0", flush_ms=50, fsync=True)
+    ledger = Ledger("/ledger", "run", "p0", flush_ms=50, fsync=True, runtime=runtime)
     await ledger.open()
     ledger.invoke(0, "t", 0, 1, -1, 2)
     await world.clock.advance(40)
@@ -88,7 +91,7 @@ async def test_with_fsync_rows_survive_the_loss_of_power_after_the_flush_time() 
 @pytest.mark.parametrize("folder", ["/ledger", "/new/ledger", "ledger", "new/one/ledger"])
 async def test_with_fsync_the_name_of_the_ledger_survives_it_too_wherever_it_lies(folder: str) -> None:
     runtime, world = memory_runtime()
-    ledger = Ledger(runtime, folder, "run", "p0", fsync=True)
+    ledger = Ledger(folder, "run", "p0", fsync=True, runtime=runtime)
     await ledger.open()
     ledger.invoke(0, "t", 0, 1, -1, 2)
     await ledger.close()
@@ -101,16 +104,16 @@ async def test_a_ledger_that_cannot_be_written_stops_the_producer() -> None:
     cluster = FakeCluster(runtime, world)
     await cluster.start()
     cluster.add_topic("t", 1)
-    ledger = Ledger(runtime, "/ledger", "run", "p0", flush_ms=1_000_000)
-    producer = Producer(runtime, ProducerConfig(cluster.bootstrap_servers, linger_ms=0), ledger)
+    ledger = Ledger("/ledger", "run", "p0", flush_ms=1_000_000, runtime=runtime)
+    producer = Producer(cluster.bootstrap_servers, linger_ms=0, ledger=ledger, runtime=runtime)
     await producer.start()
     await producer.partition_count("t")
     await settle()
     world.disk.fail("append", ledger.path)
-    delivery = await producer.send("t", b"x")
+    delivery = await producer.submit("t", b"x")
     await settle()
     assert delivery.done()
     with pytest.raises(DiskError):
-        await producer.send("t", b"y")
+        await producer.submit("t", b"y")
     assert cluster.brokers[1].asked(ApiKey.PRODUCE) == []
     await world.tasks.cancel_all()

@@ -12,7 +12,7 @@ import pytest
 from holdfast.client.core.batch import Batch
 from holdfast.client.core.errors import BufferFull
 from holdfast.client.core.outcomes import DeliveryOutcome
-from holdfast.client.producer import Producer, ProducerConfig
+from holdfast.client.producer import Producer
 from holdfast.protocol.api_keys import ApiKey
 from holdfast.protocol.errors import ErrorCode
 from holdfast.runtime.memory.machine import memory_runtime, settle
@@ -111,15 +111,16 @@ async def test_log_and_outcomes_agree_under_faults(seed: int) -> None:
     cluster.add_topic("t", 2)
     told = Told()
     storm = Storm(cluster, told, seed)
-    config = ProducerConfig(
+    producer = Producer(
         cluster.bootstrap_servers,
         linger_ms=storm.random.choice([0, 3]),
         batch_size_bytes=storm.random.choice([150, 1_000]),
         delivery_timeout_ms=storm.random.choice([800, 4_000, 60_000]),
         request_timeout_ms=storm.random.choice([300, 5_000]),
         buffer_memory_bytes=20_000,
+        on_batch=told,
+        runtime=runtime,
     )
-    producer = Producer(runtime, config, on_batch=told)
     await producer.start()
     await producer.partition_count("t")
     sent: list[list[str]] = [[], []]
@@ -145,6 +146,6 @@ async def test_log_and_outcomes_agree_under_faults(seed: int) -> None:
         assert not told.failed & set(log), "a certain failure is in no log"
         for tag, (where, offset) in told.acknowledged.items():
             assert where != partition or log[offset] == tag, "acknowledged means readable there"
-    if config.delivery_timeout_ms == 60_000:
+    if producer.config.delivery_timeout_ms == 60_000:
         assert len(told.acknowledged) == len(sent[0]) + len(sent[1]), "patience is rewarded"
     await world.tasks.cancel_all()

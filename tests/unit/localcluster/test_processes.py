@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from holdfast.cli.__main__ import main
+from holdfast.localcluster.launch import CommandChild
 from holdfast.localcluster.nodes import ClusterError
 from holdfast.localcluster.processes import LocalCluster
 
@@ -123,7 +124,7 @@ def test_a_paused_node_is_told_from_one_that_is_down(tmp_path: Path) -> None:
     node = made.brokers[0]
     assert not made.is_paused(node)
     with subprocess.Popen(["sleep", "60"]) as process:
-        made._children[node.name] = process
+        made._children[node.name] = CommandChild(process)
         made.pause(node)
         os.waitid(os.P_PID, process.pid, os.WSTOPPED)
         assert made.is_paused(node)
@@ -148,7 +149,7 @@ def test_a_node_whose_process_ends_while_it_is_looked_at_does_not_run(
         monkeypatch.setattr(Path, "read_bytes", end_and_read)
         assert made.pid(node) is None
     with subprocess.Popen(["sleep", "60"]) as process:
-        made._children[node.name] = process
+        made._children[node.name] = CommandChild(process)
         monkeypatch.setattr(Path, "read_text", lambda file: end_and_read(file).decode())
         assert not made.is_paused(node)
 
@@ -188,7 +189,7 @@ def test_a_power_loss_that_was_interrupted_is_ended_before_the_node_goes_on(
     node = made.brokers[0]
     (made.home(node) / "power-loss.json").write_text(note)
     with subprocess.Popen(["sleep", "60"]) as process:
-        made._children[node.name] = process
+        made._children[node.name] = CommandChild(process)
         made.pause(node)
         made.resume(node)
         assert process.wait(10) == -signal.SIGKILL
