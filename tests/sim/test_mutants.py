@@ -100,6 +100,7 @@ def test_every_mutant_has_its_verdict_or_a_reason_and_the_page_tells() -> None:
     assert PAGE.read_text(encoding="utf-8") == page(VERDICTS), "run `holdfast sim mutants --write`"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", HANDFUL)
 @pytest.mark.usefixtures("failures_logged")
 def test_a_killing_seed_still_kills(name: str) -> None:
@@ -140,6 +141,7 @@ def test_a_recorded_seed_that_kills_no_more_is_replaced_and_others_stay(
     assert refused.exit_code == 2
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("failures_logged")
 def test_a_mutant_is_shown_by_its_seed_kept_and_replayed_as_it_was(tmp_path: Path) -> None:
     kept = tmp_path / "run.json"
