@@ -2,11 +2,19 @@
 VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
-FAST := not e2e and not spark and not slow
 ARGS ?=
 MINUTES ?= 10
+
+# Modules are compiled once, not in each worker of pytest and each node and command that a test starts.
+unexport PYTHONDONTWRITEBYTECODE
+PYTEST := $(BIN)/python -m pytest
+PARALLEL := -n logical --dist worksteal
+# Tests that share a cluster or a Spark session are a group (xdist_group): one worker plays it.
+GROUPED := -n logical --dist loadgroup --no-loadscope-reorder
+# pytest ends with 5 when ARGS leaves no test.
+OR_NONE := || [ $$? -eq 5 ]
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-compose test check bench fuzz sim mutants fmt docs clean
+.PHONY: help demo demo-compose test test-all check lint bench fuzz sim mutants fmt docs clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -17,16 +25,27 @@ demo: $(VENV)/.have-spark ## cluster up, produce under kill -9, Spark's verdict 
 demo-compose: $(VENV)/.have-spark ## the demo against containers, killed with `docker kill`
 	$(BIN)/holdfast demo --driver compose $(ARGS)
 
-test: $(VENV)/.have-dev $(VENV)/.have-spark ## the whole test suite, Spark and processes included
-	$(BIN)/python -m pytest -m "not e2e and not spark" -n logical --dist worksteal $(ARGS) || [ $$? -eq 5 ]
-	$(BIN)/python -m pytest -m "e2e or spark" $(ARGS) || [ $$? -eq 5 ] # clusters follow each other; 5: none of ARGS
+test: $(VENV)/.have-dev $(VENV)/.have-spark ## a guard for every rule, processes and Spark included
+	$(PYTEST) -m "not e2e and not spark and not long" $(PARALLEL) $(ARGS) $(OR_NONE)
+	$(PYTEST) -m "(e2e or spark) and not long" $(GROUPED) $(ARGS) $(OR_NONE)
 
-check: $(VENV)/.have-dev ## format, lint, types, layers, fast tests
+test-all: test ## the long tables, and another Python when there is one, as well
+	$(PYTEST) -m "long and not e2e and not spark" $(PARALLEL) $(ARGS) $(OR_NONE)
+	$(PYTEST) -m "long and (e2e or spark)" $(GROUPED) $(ARGS) $(OR_NONE)
+	@for python in python3.14 python3.13 python3.12; do \
+	  if $$python -c 'import venv, ensurepip' 2>/dev/null && \
+	    [ "$$($$python --version)" != "$$($(BIN)/python --version)" ]; \
+	  then exec $(MAKE) check PYTHON=$$python VENV=$(VENV)-$$python; fi; done; \
+	echo "no other Python is here: nothing was played with one" >&2
+
+check: lint ## format, lint, types, layers, fast tests
+	$(PYTEST) -m "not e2e and not spark and not slow and not long" $(PARALLEL) $(ARGS)
+
+lint: $(VENV)/.have-dev ## all of check but the tests
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy holdfast tests
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest -m "$(FAST)" -n logical --dist worksteal $(ARGS)
 
 bench: $(VENV)/.have-dev ## throughput and latency beside the machine's own limits
 	$(BIN)/python -m holdfast.bench.produce $(ARGS)
@@ -35,7 +54,7 @@ bench: $(VENV)/.have-dev ## throughput and latency beside the machine's own limi
 	$(BIN)/python -m holdfast.bench.recovery
 
 fuzz: $(VENV)/.have-dev ## the property tests with many more examples
-	HYPOTHESIS_PROFILE=fuzz $(BIN)/python -m pytest -m "not e2e and not spark" --timeout 3600 $(ARGS)
+	HYPOTHESIS_PROFILE=fuzz $(PYTEST) -m "not e2e and not spark and not long" --timeout 3600 $(ARGS)
 
 sim: $(VENV)/.have-base ## simulated clusters out of seeds never played before, for MINUTES=10; rows in a folder of sim-out
 	first=$$(date +%s)000000; \
@@ -53,7 +72,7 @@ docs: $(VENV)/.have-dev ## write docs/protocol.md from the schemas, docs/mutants
 	$(BIN)/python -m holdfast.tools.mutant_docs
 
 clean: ## forget the virtual environment and all caches
-	rm -rf $(VENV) .jdk mutants .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist *.egg-info
+	rm -rf $(VENV) $(VENV)-* .jdk mutants .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist *.egg-info
 
 # --- set-up, done once and again when the requirements change ---------------------------------------------
 

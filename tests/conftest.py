@@ -20,6 +20,17 @@ settings.register_profile("fuzz", parent=patient, derandomize=False, max_example
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Groups that share a cluster or a session begin first, then what may take longest: no worker has a long
+    test left when the others are done."""
+    items.sort(key=_turn)
+
+
+def _turn(item: pytest.Item) -> tuple[bool, float]:
+    timeout = item.get_closest_marker("timeout")
+    return item.get_closest_marker("xdist_group") is None, -timeout.args[0] if timeout is not None else 0.0
+
+
 class _Failures(logging.Handler):
     """Keeps what tasks and event loops report as broken: exceptions that nobody awaited."""
 

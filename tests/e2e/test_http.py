@@ -25,7 +25,7 @@ from holdfast.localcluster.processes import LocalCluster
 from tests.e2e.conftest import QUICK
 from tests.e2e.load import crowd_of, produce, read_all, wait_until, watch
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("http"), pytest.mark.timeout(120)]
 
 PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"
 #: which nodes print the tables of the page

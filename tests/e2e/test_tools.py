@@ -18,7 +18,7 @@ import pytest
 from holdfast.localcluster.processes import LocalCluster
 from tests.e2e.conftest import QUICK
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("tools"), pytest.mark.timeout(180)]
 
 WAIT_S = 60.0
 

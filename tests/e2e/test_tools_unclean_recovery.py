@@ -19,7 +19,7 @@ from tests.e2e.load import produce, wait_until
 from tests.e2e.test_tools import Tools, write
 from tests.e2e.test_unclean_recovery import Drill
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("tools, unclean recovery"), pytest.mark.timeout(180)]
 
 ALL = ("unclean-recovery", "--all-offline-partitions", "--show-replica-info")
 

@@ -29,7 +29,7 @@ from holdfast.runtime.real.machine import run
 from holdfast.storage.core.files import HIGH_WATERMARK_CHECKPOINT, LOG_SUFFIX
 from tests.e2e.load import Load, assert_nothing_lost, produce, read_all, wait_until, watch
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("unclean recovery"), pytest.mark.timeout(180)]
 
 MANAGER = "unclean.recovery.manager.enabled"
 STRATEGY = "unclean.recovery.strategy"

@@ -1,5 +1,7 @@
 """Crashes at named points: heard of in the trace, played within the budget."""
 
+import pytest
+
 from holdfast.sim.campaign.run import run
 from holdfast.sim.cluster.world import ClusterSpec, World
 from holdfast.sim.faults.table import Plan
@@ -44,6 +46,7 @@ def test_the_trace_tells_its_listener_everything() -> None:
     assert trace.counts == {"flush": 1}
 
 
+@pytest.mark.slow
 def test_machines_crash_right_behind_their_effects_and_nothing_is_lost() -> None:
     result = run(Choices("2"), ClusterSpec(), 6, plan=Plan(gap_ms=300, only=("crash_at_point",)))
     assert result.violation is None, result.as_text()

@@ -1,5 +1,7 @@
 """A log dir fails, its broker goes on and is mended later (R27)."""
 
+import pytest
+
 from holdfast.sim.campaign.run import run
 from holdfast.sim.cluster.world import ClusterSpec, World
 from holdfast.sim.faults.budget import Budget
@@ -10,6 +12,7 @@ from holdfast.sim.machine.choices import Choices
 SHAPE = ClusterSpec(log_dirs=2, voters=1, producers=2)
 
 
+@pytest.mark.slow
 def test_brokers_outlive_a_log_dir_and_nothing_is_lost() -> None:
     result = run(Choices("1"), SHAPE, 8, plan=Plan(gap_ms=700, only=("fail_dir",)))
     assert result.violation is None, result.as_text()

@@ -4,6 +4,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 
+import pytest
+
 from holdfast.protocol.api_keys import ApiKey
 from holdfast.protocol.envelope import parse_request
 from holdfast.protocol.errors import ErrorCode
@@ -41,6 +43,7 @@ def played(
         world.close()
 
 
+@pytest.mark.slow
 def test_the_beginning_of_short_logs_is_deleted_on_every_broker() -> None:
     with played("1", replace(SHAPE, retention=True), 8) as (world, _):
         for broker in world.brokers:
@@ -49,6 +52,7 @@ def test_the_beginning_of_short_logs_is_deleted_on_every_broker() -> None:
             assert max(log.log_start_offset for log in logs) > 0
 
 
+@pytest.mark.slow
 def test_a_reader_that_seeks_goes_to_both_ends_and_back() -> None:
     with played("2", replace(SHAPE, wanderers=2), 8) as (world, _):
         found = [span for span in world.read_spans if span.polled]
@@ -58,6 +62,7 @@ def test_a_reader_that_seeks_goes_to_both_ends_and_back() -> None:
         assert any(span.sought for span in found)
 
 
+@pytest.mark.slow
 def test_each_remade_topic_is_one_of_its_own_and_forgotten_with_it() -> None:
     with played("3", replace(SHAPE, remakes=True), 20) as (world, observer):
         assert observer._remade_count > 3
@@ -76,6 +81,7 @@ def test_places_of_remade_topics_do_not_meet() -> None:
     assert {partition_at(place or 0).topic for place in places} == {REMADE}
 
 
+@pytest.mark.slow
 def test_an_intruder_is_refused_by_every_kind_of_node_and_disturbs_nobody() -> None:
     refused: list[InvalidRequest] = []
 
@@ -145,6 +151,7 @@ def test_a_tape_that_ends_leaves_no_strain() -> None:
     assert {clock.now_ns() for _ in range(1_000)} == {clock.shown_ns()}
 
 
+@pytest.mark.slow
 def test_equal_seeds_of_a_strained_world_are_equal_and_its_producers_send_from_their_callbacks() -> None:
     shape = replace(SHAPE, strained=True)
     choices = [Choices("4", record=True) for _ in range(2)]

@@ -139,6 +139,7 @@ def never_flushes(original: object) -> None:
         declarations.declare({"of-yesterday": "I-8@1"}, tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", HANDFUL)
 @pytest.mark.usefixtures("failures_logged")
 def test_a_killing_seed_still_kills(name: str) -> None:
@@ -179,6 +180,7 @@ def test_a_declared_seed_that_kills_no_more_is_replaced_and_others_stay(
     assert refused.exit_code == 2
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("failures_logged")
 def test_a_mutant_is_shown_by_its_seed_kept_and_replayed_as_it_was(tmp_path: Path) -> None:
     kept = tmp_path / "run.json"

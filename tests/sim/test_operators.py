@@ -66,12 +66,14 @@ def played(names: tuple[str, ...], shape: ClusterSpec, seed: str = "1", gap_ms: 
     return result
 
 
+@pytest.mark.slow
 def test_partitions_are_moved_there_and_back_and_elsewhere_and_nothing_is_lost() -> None:
     result = played(MOVES, replace(SHAPE, brokers=5, partitions=2))
     assert result.faults["move_partition"] > 3
     assert result.acknowledged > 10
 
 
+@pytest.mark.slow
 def test_partitions_and_topics_come_and_go_under_load() -> None:
     names = ("add_partition", "make_topic", "drop_topic", "elect_preferred", "change_flush")
     result = played(names, replace(SHAPE, topics=2))
@@ -84,6 +86,7 @@ def test_min_isr_goes_up_and_down_within_the_budget() -> None:
     assert result.faults["change_min_isr"] > 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["change_strategy", "elect_unclean", "switch_elr"])
 def test_what_may_lose_records_is_only_done_where_that_is_allowed(name: str) -> None:
     assert name not in played((name,), SHAPE).faults

@@ -20,6 +20,8 @@ SHORT = RunSpec(
     "5", ClusterSpec(brokers=3, voters=1, partitions=1, producers=1), 1.0, Plan(gap_ms=300), "budget", "swarm"
 )
 SEEDS = Path(__file__).with_name("seeds.txt")
+#: the first ones; `make test-all` plays the others, too
+SEEDS_OF_MAKE_TEST = 3
 
 
 @pytest.fixture(scope="module")
@@ -50,6 +52,7 @@ def test_the_command_tells_a_run_that_is_the_same_from_another(kept: Artifact, t
     assert "that was commit ffffffffffff" in other.output
 
 
+@pytest.mark.slow
 def test_a_tape_may_end_early_and_a_story_without_choices_keeps_every_promise() -> None:
     """Once all was written to the first partition then, and a reader that seeks began anew without end."""
     shape = replace(SHORT.shape, partitions=3, topics=2, wanderers=1, remakes=True, asks_alone=True)
@@ -130,7 +133,7 @@ def test_a_trace_that_ends_early_differs_at_its_end() -> None:
     assert first_event_that_differs(["a"], ["a"]) is None
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_hundred_replays_have_one_hash(kept: Artifact) -> None:
     assert {play(kept.spec, kept.tape).trace_hash for _ in range(100)} == {kept.trace_hash}
 
@@ -141,10 +144,13 @@ def test_a_hundred_replays_have_one_hash(kept: Artifact) -> None:
 def kept_seeds() -> list[Any]:
     """The lines of seeds.txt: options of `sim run`, and the story's name behind a number sign."""
     lines = [line.partition("#") for line in SEEDS.read_text().splitlines() if line.partition("#")[0].strip()]
-    return [pytest.param(options.split(), id=name.strip()) for options, _, name in lines]
+    slow, long = pytest.mark.slow, pytest.mark.long
+    return [
+        pytest.param(options.split(), id=name.strip(), marks=slow if number < SEEDS_OF_MAKE_TEST else long)
+        for number, (options, _, name) in enumerate(lines)
+    ]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("options", kept_seeds())
 def test_a_seed_that_failed_once_passes(options: list[str]) -> None:
     ran = CliRunner().invoke(command, ["run", *options])

@@ -13,11 +13,12 @@ from holdfast.sim.faults.table import Plan
 from holdfast.sim.machine.choices import Choices
 from holdfast.sim.mutants.shutdown import DIRS_FAIL
 from holdfast.sim.mutants.table import MUTANTS
+from tests.cases import long, slow
 
 FEW_FAULTS = Plan(gap_ms=800)
 
 
-@pytest.mark.parametrize("seed", ["1", "2"])
+@pytest.mark.parametrize("seed", ["1", *slow("2")])
 def test_a_short_run_keeps_every_promise(seed: str) -> None:
     result = run(Choices(seed), shape_of(seed, ClusterSpec()), 4, plan=FEW_FAULTS)
     assert result.violation is None, result.as_text()
@@ -25,6 +26,7 @@ def test_a_short_run_keeps_every_promise(seed: str) -> None:
     assert sum(result.faults.values()) > 1
 
 
+@pytest.mark.slow
 def test_equal_seeds_give_equal_traces_also_from_a_tape() -> None:
     recording = Choices("3", record=True)
     first = run(recording, ClusterSpec(), 3, plan=FEW_FAULTS)
@@ -57,8 +59,7 @@ def test_transcripts_of_two_processes_with_two_hash_seeds_are_equal(tmp_path) ->
     assert pages[0] == pages[1]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", [str(number) for number in range(10, 20)])
+@pytest.mark.parametrize("seed", [*slow("10", "11"), *long(*map(str, range(12, 20)))])
 def test_seeds_keep_every_promise(seed: str) -> None:
     result = run(Choices(seed), shape_of(seed, ClusterSpec()), 15)
     assert result.violation is None, result.as_text()
@@ -71,6 +72,7 @@ print(play(RunTemplate(seconds=3.0).spec("{seed}")).trace_hash)
 """
 
 
+@pytest.mark.slow
 def test_a_seed_in_a_fresh_process_and_after_others_in_this_one_is_the_same_story() -> None:
     """Nothing of a run outlives it in the process: no counter, no cache, no clock of the processor."""
     fresh = subprocess.run(

@@ -55,6 +55,7 @@ def test_what_cannot_be_played_is_refused_with_its_line(text: str, told: str, tm
     assert told in refused.output
 
 
+@pytest.mark.slow
 def test_a_story_is_played_at_its_times_and_kept_like_any_other(tmp_path: Path) -> None:
     spec = read_scenario(TEXT.replace("no elr", ""), "7")
     recording = record(spec)

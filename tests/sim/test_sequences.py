@@ -14,6 +14,8 @@ from holdfast.sim.faults.table import Faults, Plan
 from holdfast.sim.machine.choices import Choices
 from holdfast.sim.machine.crash_points import Points
 
+pytestmark = pytest.mark.slow
+
 SHAPE = replace(ClusterSpec(), partitions=2, producers=2, recovery_manager=True)
 
 

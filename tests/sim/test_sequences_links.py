@@ -17,6 +17,8 @@ from holdfast.sim.cluster.world import ClusterSpec
 from holdfast.sim.faults.table import Plan
 from holdfast.sim.machine.choices import Choices
 
+pytestmark = pytest.mark.slow
+
 SHAPE = replace(ClusterSpec(), partitions=2, producers=2, recovery_manager=True)
 
 

@@ -23,6 +23,8 @@ from holdfast.sim.cluster.nodes import SimBroker
 from holdfast.sim.cluster.world import ClusterSpec
 from holdfast.sim.faults.table import Plan
 
+pytestmark = pytest.mark.slow
+
 STORY = RunSpec(
     "9",
     ClusterSpec(partitions=2, producers=2, topics=2),

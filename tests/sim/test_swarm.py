@@ -121,6 +121,7 @@ def test_sums_do_not_depend_on_the_order_of_rows() -> None:
     assert sums(rows) == sums(rows[::-1])
 
 
+@pytest.mark.slow
 def test_rows_of_two_plays_differ_in_nothing_but_their_times() -> None:
     row = play_seed(RECIPE, 3)
     assert untimed(row) == untimed(play_seed(RECIPE, 3))
@@ -142,6 +143,7 @@ def test_a_seed_that_the_simulator_cannot_play_is_a_row_and_others_go_on(
     assert "no such wire" in str(row.defect)
 
 
+@pytest.mark.slow
 def test_a_failing_seed_says_which_property_and_is_played_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sim_run, "all_properties", lambda: [NoBrokerEnds()])
     failing = next(row for row in (play_seed(RECIPE, seed) for seed in range(20)) if row.violation)
@@ -151,6 +153,7 @@ def test_a_failing_seed_says_which_property_and_is_played_again(monkeypatch: pyt
     assert total["violations"] == {"T-1": [failing.seed]}
 
 
+@pytest.mark.slow
 def test_what_is_kept_of_a_failing_seed_is_a_tape_a_page_and_every_event(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -186,11 +189,13 @@ def test_what_is_kept_of_a_failing_seed_is_a_tape_a_page_and_every_event(
 # --- the engine of processes ---------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_seeds_in_other_processes_give_the_same_rows() -> None:
     there = sorted(play_seeds(RECIPE, range(1, 4), jobs=2), key=lambda row: row.seed)
     assert [untimed(row) for row in there] == [untimed(play_seed(RECIPE, seed)) for seed in range(1, 4)]
 
 
+@pytest.mark.slow
 def test_a_seed_that_ends_its_process_is_a_row_and_others_go_on() -> None:
     """As one does that needs more memory than there is."""
     first, second = sorted(
@@ -278,6 +283,7 @@ def run_of(*rows: SeedRow) -> dict[str, Any]:
     return {"commit": "a", "recipe": "sim run --seed N", **sums(rows)}
 
 
+@pytest.mark.slow
 def test_the_record_of_runs_has_one_line_for_a_commit_and_a_recipe_and_the_page_tells_it() -> None:
     third, fourth = play_seed(RECIPE, 3), play_seed(RECIPE, 4)
     old, new = run_of(third), run_of(third, fourth)
@@ -300,6 +306,7 @@ def test_a_report_adds_its_sums_to_the_record_in_the_folder_that_is_named(tmp_pa
     assert (record / "runs.md").read_text(encoding="utf-8") == page([run])
 
 
+@pytest.mark.slow
 def test_seeds_that_another_machine_has_played_are_added_to_the_record() -> None:
     rows = [play_seed(RECIPE, seed) for seed in (3, 4, 6)]
     rows[2] = replace(rows[2], violated="I-8", violation="I-8 of some partition")
@@ -316,13 +323,14 @@ def test_seeds_that_another_machine_has_played_are_added_to_the_record() -> None
         assert added["simulated_seconds"] == pytest.approx(together["simulated_seconds"], abs=0.2)
 
 
+@pytest.mark.slow
 def test_no_seed_is_counted_twice_in_the_record() -> None:
     rows = [play_seed(RECIPE, seed) for seed in (3, 4, 5)]
     with pytest.raises(BadRows, match=r"1 of these seeds .* outside of \[\[3, 4\]\]"):
         with_run([run_of(*rows[:2])], run_of(*rows[1:]))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("kind", [(), ("--tiny-limits",), ("--band", "lost-voter")], ids=" ".join)
 def test_a_short_swarm_keeps_every_promise(kind: tuple[str, ...], tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from holdfast.cli.sim.command import command
 from holdfast.sim.mutants import mechanical
 from holdfast.sim.mutants.mechanical import NotExchangeable, SourceChange, applied, changes_of
 from holdfast.sim.mutants.sweep import USUAL, SweepRuns, drawn, judge, sweep
+from tests.cases import long, slow
 
 
 def named(module: str, function: str, text: str) -> SourceChange:
@@ -39,10 +40,8 @@ def test_a_change_is_there_for_a_while_and_then_gone() -> None:
 @pytest.mark.parametrize(
     "module",
     [
-        "holdfast.broker.core.replicas.partition",
-        "holdfast.raft.core.member",
-        "holdfast.storage.log",
-        "holdfast.broker.server",
+        *slow("holdfast.raft.core.member"),
+        *long("holdfast.broker.core.replicas.partition", "holdfast.storage.log", "holdfast.broker.server"),
     ],
 )
 def test_nearly_every_change_of_a_module_can_be_made_and_each_is_another(module: str) -> None:
@@ -70,6 +69,7 @@ def test_what_is_drawn_depends_on_the_draw_alone_and_comes_once() -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_broken_rule_is_noticed_by_the_first_story() -> None:
     gate = named(
         "holdfast.broker.core.replicas.partition", "Partition.advance_high_watermark", "min_isr` is False"
@@ -102,12 +102,14 @@ def cannot_start() -> None:
     raise ValueError("not allowed to raise maximum limit")
 
 
+@pytest.mark.slow
 def test_processes_that_cannot_even_start_kill_no_change(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("holdfast.sim.mutants.sweep._bound", cannot_start)
     with pytest.raises(BrokenProcessPool):
         list(sweep(changes_of("holdfast.client.core.backoff")[:2], ["1"], USUAL, jobs=1))
 
 
+@pytest.mark.slow
 def test_what_no_story_does_has_no_effect() -> None:
     unused = named("holdfast.controller.core.brokers.can_stop", "can_stop", "is True")
     finding = judge(unused, ["1"])
@@ -140,6 +142,7 @@ def test_what_is_not_there_is_refused(words: list[str], told: str) -> None:
     assert told in done.output
 
 
+@pytest.mark.slow
 def test_a_rule_that_ordinary_stories_hardly_need_shows_in_those_of_its_like() -> None:
     change = named("holdfast.raft.core.quorum", "Votes.is_won", "off by one")
     finding = judge(change, ["1", "2"], SweepRuns(like="needs-all-votes"))

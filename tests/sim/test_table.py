@@ -17,6 +17,7 @@ from holdfast.sim.machine.disk import ProcessDisk
 from holdfast.sim.machine.loop import Process
 from holdfast.sim.machine.page_cache import SimInode
 from holdfast.sim.machine.runtime import SimClock
+from tests.cases import slow
 
 SHAPE = replace(ClusterSpec(), producers=2, partitions=2)
 ROTTEN = replace(SHAPE, disks_lie=True, every_write=True)
@@ -24,9 +25,10 @@ OPERATORS = MORE_FAULTS[MORE_FAULTS.index("move_partition") :]
 MACHINES = tuple(name for name in FAULT_NAMES if name not in OPERATORS)
 #: they need more than one fault, or a band
 ELSEWHERE = ("flip_bit", "restore_copy", "stale_answer", "strand_move")
+ALONE = [name for name in MACHINES if name not in ELSEWHERE]
 
 
-@pytest.mark.parametrize("name", [name for name in MACHINES if name not in ELSEWHERE])
+@pytest.mark.parametrize("name", [ALONE[0], *slow(*ALONE[1:])])
 def test_a_fault_is_played_and_breaks_no_promise(name: str) -> None:
     log_dirs = 2 if name == "fail_dir" else 1
     shape = ROTTEN if name == "keep_copy" else replace(SHAPE, recovery_manager=True, log_dirs=log_dirs)

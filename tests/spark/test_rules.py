@@ -18,7 +18,7 @@ from holdfast.durability.validate import MARKS_SCHEMA, judge
 from holdfast.durability.verdict import SAMPLES_MAX, Verdict
 from tests.spark.builders import LOG_SCHEMA, RunHistory, Send, clean_history, damaged_value, write_ledger
 
-pytestmark = [pytest.mark.spark]
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark session")]
 
 
 # --- what is planted -----------------------------------------------------------------------------------

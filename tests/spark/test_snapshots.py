@@ -9,7 +9,7 @@ from holdfast.durability.snapshots import judge_all, take
 from tests.spark.builders import RunHistory, clean_history, history_batches, write_ledger, write_log_dir
 from tests.spark.planted_log import PlantedLogs
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark session"), pytest.mark.timeout(300)]
 
 
 def snapshot(folder: Path, history: RunHistory) -> Path:

@@ -13,7 +13,7 @@ from holdfast.durability.source import plan_ranges
 from holdfast.protocol.record_batch import Record, encode_batch
 from tests.spark.planted_log import PlantedLogs, damaged
 
-pytestmark = [pytest.mark.spark]
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark session")]
 
 
 def batches(base_offset: int, count: int, size: int = 10) -> list[bytes]:

@@ -16,7 +16,7 @@ from holdfast.durability.verdict import Verdict
 from tests.spark.builders import RunHistory, clean_history, history_batches, write_ledger, write_log_dir
 from tests.spark.planted_log import PlantedLogs, damaged
 
-pytestmark = [pytest.mark.spark]
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark session")]
 
 TIMEOUT_MS = 30_000
 #: Neither a pattern nor escapes may be seen in a path.

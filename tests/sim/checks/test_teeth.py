@@ -1,5 +1,7 @@
 """Each property has teeth of its own: asked alone it sees the mutants that are about it, in a few seeds."""
 
+from typing import Any
+
 import pytest
 
 from holdfast.sim.campaign import run as sim_run
@@ -8,10 +10,34 @@ from holdfast.sim.mutants.find_kill import violation_of
 from tests.sim.checks.mutants import PAIRS, Pair
 
 SEEDS = 30
+#: What `make test` plays; `make test-all` plays all.
+OF_MAKE_TEST = {
+    # all that tests FlushedIsDurable and ValidBrokerState
+    "flush-covers-completion A-21",
+    "new-folders-not-durable A-21",
+    "roles-before-registration I-2",
+    # one of each kind: a property, both refinements, liveness, the rules of a history
+    "no-gate A-2",
+    "elr-forgets Refinement DecisionsRefineModel",
+    "no-gate Refinement ReplicasRefineModel",
+    "unfencing-elects-nobody L-9",
+    "shows-lagging-high-watermark rule 12",
+    "gives-up-at-once impatient",
+}
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("pair", PAIRS, ids=str)
+def pairs() -> list[Any]:
+    slow, long = pytest.mark.slow, pytest.mark.long
+    return [
+        pytest.param(pair, id=str(pair), marks=slow if str(pair) in OF_MAKE_TEST else long) for pair in PAIRS
+    ]
+
+
+def test_what_make_test_plays_is_there() -> None:
+    assert {str(pair) for pair in PAIRS} >= OF_MAKE_TEST
+
+
+@pytest.mark.parametrize("pair", pairs())
 def test_a_broken_rule_is_seen_by_the_property_that_is_about_it(
     pair: Pair, monkeypatch: pytest.MonkeyPatch, failures_logged: object
 ) -> None:

@@ -91,6 +91,7 @@ async def log_of(cluster: Cluster, broker_id: int) -> tuple[int, ReplicaLogInfo]
     return answer.broker_epoch, row
 
 
+@pytest.mark.slow
 async def test_leaders_and_followers_tell_of_their_logs_as_they_are(cluster: Cluster) -> None:
     """R61."""
     await cluster.topic(min_insync_replicas="2")

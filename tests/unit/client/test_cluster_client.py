@@ -136,6 +136,7 @@ async def test_a_consumer_asks_for_what_is_assigned_and_forgets_the_rest(play: P
     assert [record.value for record in await consumer.poll(timeout_ms=0)] == [b"1"]
 
 
+@pytest.mark.slow
 async def test_more_topics_than_a_request_has_room_for_are_asked_for_in_several(play: Play) -> None:
     """All in one, they ended the process: no array of a message is that long."""
     producer = await play.producer()

@@ -69,6 +69,7 @@ def test_cut_and_foreign_lines_are_no_rows(line: str) -> None:
         parse_row(line)
 
 
+@pytest.mark.slow
 @given(
     st.from_regex(r"[A-Za-z0-9._-]{1,64}", fullmatch=True),
     st.integers(0, 2**40),

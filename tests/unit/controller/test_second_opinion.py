@@ -163,7 +163,7 @@ class TwoControllers(RuleBasedStateMachine):
         self.pair.do("failover")
 
 
-TestTwoControllers = TwoControllers.TestCase
+TestTwoControllers = pytest.mark.slow(TwoControllers.TestCase)
 TestTwoControllers.settings = settings(
     max_examples=max(40, settings().max_examples // 2), stateful_step_count=40
 )

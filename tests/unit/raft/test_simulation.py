@@ -8,6 +8,7 @@ import os
 
 import pytest
 
+from tests.cases import slow
 from tests.unit.raft.simulation import World
 
 _SEEDS = int(os.environ.get("HOLDFAST_RAFT_SEEDS", "40"))
@@ -74,7 +75,7 @@ def _run_seeds(voter_count: int) -> None:
             raise
 
 
-@pytest.mark.parametrize("voter_count", [3, 5])
+@pytest.mark.parametrize("voter_count", [3, *slow(5)])
 @pytest.mark.timeout(0)
 def test_no_fault_breaks_the_quorum_properties(voter_count: int) -> None:
     _run_seeds(voter_count)

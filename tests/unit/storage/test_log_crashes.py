@@ -17,6 +17,7 @@ from holdfast.runtime.memory.disk import MemoryDisk
 from holdfast.runtime.memory.machine import memory_runtime, settle
 from holdfast.storage.core.config import LogConfig
 from holdfast.storage.log import Log
+from tests.cases import slow
 from tests.unit.storage.batches import batch, read_all
 from tests.unit.storage.crashing_disk import Crash, CrashingDisk
 
@@ -143,16 +144,18 @@ async def crash_in(
     return crashing, whole, was_done
 
 
-@pytest.mark.parametrize("how", Crash)
+@pytest.mark.parametrize("how", [Crash.POWER, *slow(Crash.POWER_AFTER_NAMES, Crash.KILL)])
 @pytest.mark.parametrize(
     ("work", "is_sound"),
     [
-        (forget_old, ends_as_before),
-        (forget_all, knows_its_end),
         (cut, begins_as_before),
-        (begin_elsewhere, is_prefix_or_new),
-        (begin_inside, is_prefix_or_new),
-        (close, has_all),
+        *slow(
+            (forget_old, ends_as_before),
+            (forget_all, knows_its_end),
+            (begin_elsewhere, is_prefix_or_new),
+            (begin_inside, is_prefix_or_new),
+            (close, has_all),
+        ),
     ],
 )
 async def test_a_log_is_sound_and_knows_itself_whenever_it_crashes_and_crashes_again(

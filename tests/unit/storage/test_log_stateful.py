@@ -3,6 +3,7 @@
 import asyncio
 from dataclasses import replace
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -236,4 +237,4 @@ class LogAgainstList(RuleBasedStateMachine):
 
 
 LogAgainstList.TestCase.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
-TestLogAgainstList = LogAgainstList.TestCase
+TestLogAgainstList = pytest.mark.slow(LogAgainstList.TestCase)
