@@ -301,12 +301,18 @@ class Member:
             role.deadline_ms = min(role.deadline_ms, self.now_ms + delay_ms)
 
     def learn(self, raft_epoch: int, leader_id: int) -> bool:
-        """Adopt a peer's epoch and leader if they are newer (K3). True when that changed this member's
-        role."""
+        """Adopt a peer's epoch and leader if they are newer (K3). True when that changed this member's role.
+
+        An observer adopts a later epoch only together with its leader. A voter that the others cannot reach
+        may stay ahead of them in an epoch without a leader, and the leader that a majority follows answers no
+        fetch of a later epoch than its own.
+        """
         known_leader = leader_id if leader_id in self.config.other_voters else None
         if raft_epoch < self.state.raft_epoch:
             return False
         if raft_epoch == self.state.raft_epoch and (known_leader is None or self.state.leader_id is not None):
+            return False
+        if known_leader is None and not self.config.is_voter:
             return False
         if known_leader is None:
             self.become_unattached(raft_epoch)

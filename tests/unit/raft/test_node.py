@@ -100,6 +100,50 @@ def test_an_observer_starts_without_a_file_for_it_never_votes() -> None:
     assert node.raft_epoch == 4
 
 
+def answer_of_a_voter(fetch: Send) -> FetchResponse:
+    """Voter 1 leads epoch 4 and 2 follows it; 3 is a candidate in epoch 5 that the others cannot hear."""
+    assert isinstance(fetch.request, FetchRequest)
+    asked_epoch = fetch.request.partitions[0].current_leader_epoch
+    if fetch.voter_id == 3:
+        return fetch_response(-1, 5, error=ErrorCode.FENCED_LEADER_EPOCH)
+    if asked_epoch > 4:
+        return fetch_response(1, 4, error=ErrorCode.UNKNOWN_LEADER_EPOCH)
+    if fetch.voter_id == 2:
+        return fetch_response(1, 4, error=ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    return fetch_response(1, 4, high_watermark=3)
+
+
+@pytest.mark.parametrize(
+    "known", [QuorumState(4, None, 1), QuorumState(3)], ids=["knows 1", "knows no leader"]
+)
+@pytest.mark.parametrize("lost_fetches", [0, 1, 2, 3])
+def test_an_observer_follows_the_leader_of_a_majority_though_a_voter_is_in_a_later_epoch(
+    known: QuorumState, lost_fetches: int
+) -> None:
+    """The leader of a majority serves no fetch of a later epoch than its own, and has no reason to resign."""
+    node = RaftNode(make_config(101, (1, 2, 3), is_voter=False), LowRandom(), known, shape_of("4:3"))
+    effects, now_ms, asked = node.handle(Start(), 0), 0, 0
+    for _ in range(20):
+        fetches = sends(effects)
+        if fetches and asked < lost_fetches:
+            effects = node.handle(SendFailed(fetches[0].request_id, CallFailure.TIMED_OUT), now_ms)
+        elif fetches:
+            effects = node.handle(Answered(fetches[0].request_id, answer_of_a_voter(fetches[0])), now_ms)
+        else:
+            now_ms = max(now_ms, node.next_deadline_ms() or 0)
+            effects = node.handle(Tick(), now_ms)
+        asked += len(fetches)
+    assert (node.leader_id, node.raft_epoch, node.high_watermark) == (1, 4, 3)
+
+
+def test_an_observer_follows_the_leader_of_a_later_epoch() -> None:
+    node = RaftNode(make_config(101, (1, 2, 3), is_voter=False), LowRandom(), FOLLOWING, shape_of("4:3"))
+    (fetch,) = sends(node.handle(Start(), 0))
+    named = fetch_response(3, 6, error=ErrorCode.FENCED_LEADER_EPOCH)
+    (fetch,) = sends(node.handle(Answered(fetch.request_id, named), 1))
+    assert (fetch.voter_id, node.raft_epoch, node.leader_id) == (3, 6, 3)
+
+
 def test_late_answer_to_an_earlier_fetch_changes_nothing() -> None:
     """N-4: it may even come from a leader of the same epoch."""
     node, (first,) = make_node()
