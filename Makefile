@@ -14,7 +14,7 @@ GROUPED := -n logical --dist loadgroup --no-loadscope-reorder
 # pytest ends with 5 when ARGS leaves no test.
 OR_NONE := || [ $$? -eq 5 ]
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-compose test test-all check lint bench fuzz sim mutants fmt docs clean
+.PHONY: help demo demo-compose test test-long test-all check lint bench fuzz sim mutants fmt docs clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -29,14 +29,16 @@ test: $(VENV)/.have-dev $(VENV)/.have-spark ## a guard for every rule, processes
 	$(PYTEST) -m "not e2e and not spark and not long" $(PARALLEL) $(ARGS) $(OR_NONE)
 	$(PYTEST) -m "(e2e or spark) and not long" $(GROUPED) $(ARGS) $(OR_NONE)
 
-test-all: test ## the long tables, and another Python when there is one, as well
+test-long: $(VENV)/.have-dev $(VENV)/.have-spark ## the further rows of long tables
 	$(PYTEST) -m "long and not e2e and not spark" $(PARALLEL) $(ARGS) $(OR_NONE)
 	$(PYTEST) -m "long and (e2e or spark)" $(GROUPED) $(ARGS) $(OR_NONE)
+
+test-all: test test-long ## everything, and with another Python when there is one
 	@for python in python3.14 python3.13 python3.12; do \
 	  if $$python -c 'import venv, ensurepip' 2>/dev/null && \
 	    [ "$$($$python --version)" != "$$($(BIN)/python --version)" ]; \
 	  then exec $(MAKE) check PYTHON=$$python VENV=$(VENV)-$$python; fi; done; \
-	echo "no other Python is here: nothing was played with one" >&2
+	echo "no other Python is here: nothing was run with one" >&2
 
 check: lint ## format, lint, types, layers, fast tests
 	$(PYTEST) -m "not e2e and not spark and not slow and not long" $(PARALLEL) $(ARGS)
