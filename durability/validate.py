@@ -345,5 +345,5 @@ def _timed(seconds: dict[str, float], phase: str) -> Iterator[None]:
 def reason_of(error: Exception) -> str:
     """The line of a Spark error that says what happened on the Python side, else its first line."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    named = [line for line in lines if line.startswith(("durability.", "client.", "protocol.", "runtime."))]
+    named = [line for line in lines if line.startswith("holdfast.")]
     return (named[-1] if named else lines[0] if lines else type(error).__name__)[:_REASON_CHARS]

@@ -42,7 +42,7 @@ def topic(cluster: HoldfastCluster) -> str:
 def run(*command: str, timeout_s: float = 60) -> str:
     """What a program prints. It must end with 0."""
     done = subprocess.run(
-        [sys.executable, "-X", "dev", *command],
+        [sys.executable, "-W", "default", *command],
         capture_output=True,
         text=True,
         timeout=timeout_s,
