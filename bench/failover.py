@@ -43,7 +43,7 @@ class _Acks:
 
 
 class _Load:
-    """A producer that writes to every partition all the time, while somebody is asked to kill."""
+    """A producer that writes to every partition all the time, while a leader is killed."""
 
     def __init__(self, cluster: BenchCluster, local: LocalCluster, kills: int, pause_ms: float) -> None:
         self._cluster = cluster

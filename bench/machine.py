@@ -22,7 +22,7 @@ class Limits:
 
 
 def describe() -> dict[str, object]:
-    """The machine, for whoever compares figures."""
+    """The machine, for readers who compare figures."""
     model = ""
     try:
         for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():

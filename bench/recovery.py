@@ -1,9 +1,9 @@
 """The whole cluster loses its power: how long until every partition has a leader again, chosen by its log.
 
-Nobody is known to be complete then: the controller waits for the last known ELR, asks all brokers where their
-logs end (R61) and elects (R66). Back of an envelope: 2000 partitions are two questions a broker and 2000
-records, some tenths of a second of one controller; before that the last broker has to recover its 2000 logs,
-each a scan and a flush or two. Target: below 10 s from the last registration to the last leader.
+No replica is known to be complete then: the controller waits for the last known ELR, asks all brokers where
+their logs end (R61) and elects (R66). Back of an envelope: 2000 partitions are two questions a broker and
+2000 records, some tenths of a second of one controller; before that the last broker has to recover its 2000
+logs, each a scan and a flush or two. Target: below 10 s from the last registration to the last leader.
 """
 
 import re

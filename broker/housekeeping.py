@@ -37,7 +37,7 @@ class Housekeeping:
             await work()
 
     async def pause(self, duration_ms: float, interval: "Interval") -> None:
-        """Sleep, but not longer than until `stop`, or until somebody ends the nap, before it began too."""
+        """Sleep, but not longer than until `stop`, or until the interval is ended, before it began too."""
         if self.is_stopping:
             return
         timer = self._runtime.clock.call_later(duration_ms, interval.end)

@@ -102,7 +102,7 @@ class LogManager:
         self._high_watermark_of: Callable[[PartitionId], int | None] = lambda key: None
         self._offline_listener: Callable[[bytes, Sequence[PartitionId]], None] | None = None
         self._housekeeping = Housekeeping(runtime)
-        #: of whoever flushes by time
+        #: of the task that flushes by time
         self._flush_interval: Interval | None = None
         #: {path of a log dir: logs still to be opened}
         self._remaining: dict[str, int] = {}
@@ -260,7 +260,7 @@ class LogManager:
         self._watch_flush_ms(managed)
 
     def _watch_flush_ms(self, managed: ManagedLog) -> None:
-        """Whoever flushes by time sleeps as long as the policies allow that it knows of."""
+        """The task that flushes by time sleeps as long as the known policies allow."""
         if managed.log.flush_policy.flush_ms is not None and self._flush_interval is not None:
             self._flush_interval.end()
 
@@ -368,7 +368,7 @@ class LogManager:
         return log
 
     async def delete(self, topic_id: bytes, partition_index: int) -> None:
-        """Remove a partition from this broker; nobody may use its log any more. Raises: DiskError."""
+        """Remove a partition from this broker; its log may not be used any more. Raises: DiskError."""
         managed = self._managed.get(PartitionId(topic_id, partition_index))
         if managed is None:
             return

@@ -183,7 +183,7 @@ class BrokerServer:
             return False
         text = "this broker is starting or stopping; ask another one, or try again"
         if isinstance(exchange.message, ProduceRequest) and exchange.message.required_acks == 0:
-            exchange.hang_up(f"a write with acks 0 was refused: {text}")  # an answer would be for nobody
+            exchange.hang_up(f"a write with acks 0 was refused: {text}")  # the client reads no answer
         else:
             exchange.fail(ErrorCode.BROKER_NOT_AVAILABLE, text)
         return True
@@ -242,7 +242,7 @@ class BrokerServer:
         self._runtime.tasks.start(f"forward {exchange.api_key.name}", self._ask_controller(exchange))
 
     async def _ask_controller(self, exchange: Exchange) -> None:
-        """Ask whoever is the active controller until the request's time is over. Only what was surely not
+        """Forward to the active controller until the deadline. Only what was surely not
         carried out is asked again."""
         timeout_ms = min(
             getattr(exchange.message, "timeout_ms", self.core.config.request_timeout_ms),

@@ -55,7 +55,7 @@ _SOURCES = {
 )
 @click.option("--entity-name", help="A topic; --describe without it shows all topics.")
 @click.option("--entity-default", is_flag=True, help="With brokers: what counts for all of them.")
-@click.option("--all", is_flag=True, help="--describe: values that nobody has set, too.")
+@click.option("--all", is_flag=True, help="--describe: values that were never set, too.")
 @click.option("--add-config", metavar="K=V[,K=V]", help="--alter: set these; a list is K=[V,V].")
 @click.option("--add-config-file", metavar="FILE", help="--alter: set what this properties file says.")
 @click.option("--delete-config", metavar="K[,K]", help="--alter: take these away.")

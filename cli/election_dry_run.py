@@ -72,7 +72,7 @@ def _comparison(
         return f"would wait for {_ids(partition.electable)}, which nothing acknowledged is lost with"
     there = [replica for replica in partition.replicas if is_active(replica)]
     awaited = [replica for replica in partition.last_known_elr if replica not in there]
-    text = f"would compare the logs of {_ids(there) or 'nobody yet'}"
+    text = f"would compare the logs of {_ids(there) or 'no broker yet'}"
     if is_balanced and awaited:
         text += f", and wait for {_ids(awaited)}"
     return text

@@ -36,7 +36,7 @@ async def fresh_cluster(session: AdminSession) -> DescribeClusterResponse:
 
 async def warn_of_old(session: AdminSession) -> None:
     """Wait as `fresh_cluster`, but for a short time only, and warn of what may be old then: there may be no
-    quorum, and what one node knows is all there is. Raises: ClientError when nobody answers at all."""
+    quorum, and what one node knows is all there is. Raises: ClientError when no node answers at all."""
     await session.admin.describe_cluster(timeout_ms=session.timeout_ms)
     try:
         await fresh_cluster(session._replace(timeout_ms=min(session.timeout_ms, _WARN_MS)))

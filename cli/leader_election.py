@@ -141,7 +141,7 @@ def outcome_lines(
         names = ", ".join(map(partition_name, elected))
         lines.append(f"Successfully completed leader election ({kind.name}) for partitions {names}")
     if not_needed:
-        # R19: somebody leads, perhaps not the one that was designated: no success of this choice
+        # R19: a replica leads, perhaps not the designated one: no success of this choice
         lines.append(
             f"Valid replica already elected for partitions {', '.join(map(partition_name, not_needed))}"
         )

@@ -1,6 +1,6 @@
 """Where partitions could be instead, and how far a move is: the decisions of `holdfast reassign-partitions`.
 
-Owns the proposal (the controller's own placement) and the comparison of wish and reality; talks to nobody.
+Owns the proposal (the controller's own placement) and the comparison of plan and state; sends nothing.
 """
 
 from collections.abc import Mapping, Sequence

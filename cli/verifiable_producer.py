@@ -97,7 +97,7 @@ class _Run:
         self._failed = 0
         #: records beyond --max-messages are wanted
         self._goes_on: bool = given["until_eof"]
-        #: somebody reads what is reported
+        #: the reports are still read
         self._is_heard = True
         self._longest_wait_ms = 0
         self._leader_epochs: dict[int, int] = {}
@@ -254,6 +254,6 @@ class _Run:
             sys.stdout.write(json.dumps(line) + "\n")
             sys.stdout.flush()
         except BrokenPipeError:
-            # Nobody reads any more: end in order, with a whole ledger. The buffer's rest has to go somewhere.
+            # The reader has gone: end in order, with a whole ledger. The buffer's rest has to go somewhere.
             self._is_heard = False
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -280,7 +280,7 @@ class Admin:
     ) -> dict[TopicPartition, RowError | None]:
         """Elect leaders, of all partitions for None; then those that need no election are left out (R17).
 
-        ELECTION_NOT_NEEDED means that somebody leads already, not that it is the desired leader (R19).
+        ELECTION_NOT_NEEDED means that a replica leads already, not that it is the desired leader (R19).
         """
         return await admin_partitions.elect_leaders(
             self._cluster, self._clock, kind, partitions, desired_leaders or {}, timeout_ms

@@ -1,6 +1,6 @@
 """Where the logs of one broker end, asked of that broker itself (GetReplicaLogInfo, R61, R71).
 
-Owns the split into requests and what an answer says of one replica. Errors of rows are values: whoever
+Owns the split into requests and what an answer says of one replica. Errors of rows are values: a caller that
 compares logs decides how long to go on asking.
 """
 

@@ -224,7 +224,7 @@ def _election_topic(
 def _after_a_lost_answer(kind: ElectionKind, error: RowError) -> RowError | None:
     if kind is ElectionKind.PREFERRED:
         return None  # the preferred replica leads, as asked
-    # R19: somebody leads; whether it is the choice of this call nobody can tell
+    # R19: a replica leads; whether this call chose it cannot be known
     text = f"{error.message}; an earlier attempt of this request, whose answer was lost, may have elected it"
     return RowError(error.code, text)
 

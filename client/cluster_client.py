@@ -54,7 +54,8 @@ class ClusterClient:
         topics_in_use: Callable[[], Container[str]] = frozenset,
         metadata_max_age_ms: int = METADATA_MAX_AGE_MS,
     ) -> None:
-        """`topics_in_use`: the topics that must not be forgotten now, though nobody has named them lately."""
+        """`topics_in_use`: the topics that must not be forgotten now, though no call has named them
+        lately."""
         self._runtime = runtime
         self._clock = runtime.clock
         self._pool = Pool(runtime, client_id, CONNECT_TIMEOUT_MS)
@@ -74,7 +75,7 @@ class ClusterClient:
         self._problem = "no node was asked yet"
 
     def close(self) -> None:
-        """End all connections; everybody who waits gets an error."""
+        """End all connections; all waiting calls get an error."""
         self._is_closed = True
         if self._timer is not None:
             self._timer.cancel()

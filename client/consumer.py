@@ -393,7 +393,7 @@ class Consumer:
             return None
         try:
             records = self._decode(batch)
-        except Exception:  # also what nobody foresaw: the position is behind the batch already
+        except Exception:  # also unforeseen errors: the position is behind the batch already
             self._fetcher.put_back(batch)
             if may_raise:
                 raise

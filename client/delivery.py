@@ -94,6 +94,6 @@ class Delivery:
 
 
 def wake(waiter: "asyncio.Future[None]") -> None:
-    """End somebody's wait, unless they gave up."""
+    """End a wait, unless the waiter gave up."""
     if not waiter.done():
         waiter.set_result(None)

@@ -649,7 +649,7 @@ def _call(what: str, callback: Callable[[], None]) -> None:
     """
     try:
         callback()
-    except Exception as error:  # noqa: BLE001  told to the loop, whatever it is
+    except Exception as error:  # noqa: BLE001  reported to the loop, of any kind
         context = {"message": f"{what} raised: mend it", "exception": error}
         asyncio.get_running_loop().call_exception_handler(context)
 

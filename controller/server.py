@@ -146,7 +146,7 @@ class ControllerServer:
 
     @property
     def core(self) -> QuorumController:
-        """For checkers and tests that look; nobody else may hand events in."""
+        """For checkers and tests, which only look; events come in by the server."""
         return self._core
 
     @property

@@ -14,7 +14,7 @@ Views that the queries read:
   `problem` cannot be read; an empty segment is a row with nothing but its first offset.
 """
 
-#: Sends with the log rows that bear their name. Rows of `damaged` and `foreign` state name nobody.
+#: Sends with the log rows that bear their name. Rows of `damaged` and `foreign` state have no name.
 PAIRS_SQL = """
 SELECT s.run, coalesce(s.producer, l.producer) AS producer, coalesce(s.pseq, l.pseq) AS pseq,
        s.topic, s.partition, s.offset, s.leader_epoch, s.acked, s.weakly_acked, s.refused,

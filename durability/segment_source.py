@@ -123,7 +123,7 @@ def folder_rows(folder: ReplicaFolder, *, by_batch: bool) -> Iterator[tuple[Any,
 
 
 def _missing_head(place: tuple[Any, ...], folder: ReplicaFolder) -> Iterator[tuple[Any, ...]]:
-    """A damaged row where the log should begin, when its first segments are gone and nobody deleted them."""
+    """A damaged row where the log should begin, when its first segments are gone and were not deleted."""
     first = next(iter(segment_paths(folder.path)), None)
     start = log_start(folder.path)
     if first is not None and start is not None and start < int(first.stem):

@@ -57,7 +57,7 @@ def start_session(master: str = "local[*]", app_name: str = "holdfast", *, is_sh
     from holdfast.durability.segment_source import SegmentsSource
     from holdfast.durability.source import HoldfastSource
 
-    # what failed is in the exception; its second copy, as JSON on stderr, helps nobody
+    # what failed is in the exception; its second copy, as JSON on stderr, does not help
     logging.getLogger("DataFrameQueryContextLogger").setLevel(logging.CRITICAL)
     builder = SparkSession.builder.master(master).appName(app_name)
     for key, value in _settings(master, is_short=is_short).items():

@@ -87,7 +87,7 @@ def columns_of(options: ReadOptions) -> Columns:
 def plan_ranges(options: ReadOptions) -> list[OffsetRange]:
     """The offset range of every partition asked for, empty ones too, by topic and partition.
 
-    Raises: BadOption, client.core.errors.ClientError (unknown topic, a partition without leader, nobody
+    Raises: BadOption, client.core.errors.ClientError (unknown topic, a partition without leader, no node
     answers).
     """
     loop = _Loop()
@@ -186,7 +186,7 @@ async def _open(runtime: Runtime, options: ReadOptions, wanted: OffsetRange) -> 
 
 async def _close(runtime: Runtime, consumer: Consumer) -> None:
     await consumer.close()
-    await runtime.clock.sleep(0)  # fetches under way hear that nobody waits for them
+    await runtime.clock.sleep(0)  # fetches under way are cancelled
 
 
 class _Loop:

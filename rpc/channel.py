@@ -131,7 +131,7 @@ class Channel:
         except (ConnectionRefused, ConnectTimeout):
             raise
         except NetworkError as error:
-            # Whatever ended it, an unknown host name or a peer that hung up: no request was on the way yet.
+            # An unknown host name, or a peer that hung up: no request was on the way yet.
             raise NotConnected(str(error)) from error
 
     async def _connect(self, timeout_ms: float) -> None:
@@ -185,7 +185,7 @@ class Channel:
                 future.set_exception(CallRefused(ErrorCode.MESSAGE_TOO_LARGE, f"the request is {error}"))
                 return future
             except Exception:
-                # It never left: nobody may count it, or take the peer for silent because of it.
+                # It never left: do not count it, or take the peer for silent because of it.
                 self._in_flight.answer(correlation_id)
                 raise
             self._connection.write(buffers)
@@ -266,7 +266,7 @@ class Channel:
         correlation_id, raw, refusal = parse_response(body)
         call = self._in_flight.answer(correlation_id)
         if call is None or call.future.done():
-            return  # too late, or nobody waits any more
+            return  # too late, or the caller gave up
         if refusal is not None:
             call.future.set_exception(CallRefused(_error_code(refusal[0]), refusal[1]))
             return

@@ -198,7 +198,7 @@ class Server:
         self.node_id = node_id
         self.listener_name = listener_name
         self.limits = limits
-        #: called with the connection id once a connection has ended, whoever ended it
+        #: called with the connection id once a connection has ended, by either side
         self.on_disconnect: Callable[[int], None] | None = None
         own: dict[ApiKey, Handler] = {ApiKey.API_VERSIONS: self._answer_versions}
         assert ApiKey.API_VERSIONS not in handlers, "ApiVersions is answered by the server"
@@ -440,7 +440,8 @@ class ServerConnection:
         self.go_on_soon()
 
     def go_on_soon(self) -> None:
-        """Go on in the next turn of the event loop: whoever answers is never called back from inside."""
+        """Go on in the next turn of the event loop: a handler that answers is never called back from
+        inside."""
         if not self._is_starting and not self._is_turn_due:
             self._is_turn_due = True
             asyncio.get_running_loop().call_soon(self._turn)

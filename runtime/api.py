@@ -23,11 +23,11 @@ class NetworkError(Exception):
 
 
 class ConnectionRefused(NetworkError):
-    """The peer's host answered that nobody listens there: strong evidence that the process is gone."""
+    """The peer's host answered that no process listens there: strong evidence that the process is gone."""
 
 
 class ConnectTimeout(NetworkError):
-    """Nobody answered the attempt to connect in time: no evidence of anything."""
+    """No answer to the attempt to connect came in time: no evidence of anything."""
 
 
 class DiskError(Exception):

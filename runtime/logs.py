@@ -1,4 +1,4 @@
-"""How a node's process logs: one line an event on stderr, whatever was logged.
+"""How a node's process logs: one line an event on stderr.
 
 Owns the format only: UTC time, level, node, logger, message, and the story of an exception folded into the
 same line as JSON, so that a line is the unit for grep and for log collectors. Entry points call `configure`
@@ -35,5 +35,5 @@ def configure(node_name: str, level: str = "INFO") -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(LineFormatter(node_name))
     logging.basicConfig(level=level, handlers=[handler], force=True)
-    # The loop's own chatter (selector names, slow callbacks in debug mode) is nobody's event.
+    # The loop's own chatter (selector names, slow callbacks in debug mode) is no event of ours.
     logging.getLogger("asyncio").setLevel(max(logging.WARNING, logging.getLevelName(level)))

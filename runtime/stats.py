@@ -52,7 +52,7 @@ class Sample:
 
 class LazySamples(Sequence[Sample]):
     """Samples that are made while they are read, each time anew: where there is one for each partition, so
-    that whoever reads them can give others their turn in between."""
+    that their reader can give others their turn in between."""
 
     __slots__ = ("_make",)
 

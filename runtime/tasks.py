@@ -1,4 +1,4 @@
-"""Concurrent work that is named, held, and whose failure somebody hears about. Serves every runtime.
+"""Concurrent work that is named, held, and whose failure is reported. Serves every runtime.
 
 Owns the set of running tasks in order of creation. A task that ends with an exception has met our own bug or
 a dead disk; the entry point waits in `failure` and stops the node.
@@ -70,7 +70,8 @@ class HeldTasks:
             self._fail(f"task {task.get_name()} failed", error)
 
     def adopt_callbacks(self) -> None:
-        """Treat exceptions of callbacks on the running event loop as failures too: nobody else hears them."""
+        """Treat exceptions of callbacks on the running event loop as failures too: they are reported nowhere
+        else."""
 
         def hear(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
             error = context.get("exception")

@@ -251,7 +251,7 @@ class Scenario:
         topic = quorum.image.topic(name)
         partition = None if topic is None else topic.partitions.get(index)
         leader = None if partition is None else partition.leader
-        # nobody leads: whoever asks is refused for that, if its own epoch is right
+        # no replica leads: the request is refused for that, if its own epoch is right
         anybody = min(quorum.image.brokers, default=0)
         sender = command.integer("from", anybody if leader is None else leader)
         if command.choice("broker_epoch", ("current", "stale"), "current") == "stale":

@@ -248,6 +248,13 @@ def lines_with(pattern: str, paths: Iterable[Path]) -> list[str]:
     return found
 
 
+def test_texts_name_the_actor() -> None:
+    """A broker, a client, an operator: never one of five words that leave open who it is."""
+    words = ("no" + "body", "some" + "body", "who" + "ever", "every" + "body", "what" + "ever")
+    pages = [path for path in (ROOT / "docs").glob("*.md") if path.name != "mutants.md"]  # of sim/mutants
+    assert not lines_with(rf"(?i)\b({'|'.join(words)})\b", [*files(*NODES, *TOOLS, "runtime"), *pages])
+
+
 def test_nothing_is_left_for_later() -> None:
     assert not lines_with(r"\b(TODO|FIXME|XXX|HACK)\b", text_files())
     assert not lines_with(

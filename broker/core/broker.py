@@ -287,7 +287,7 @@ class Broker:
                     self._replica_manager.submit(key, proposal)
                 self._replica_manager.advance(
                     partition, now_ms
-                )  # whoever is caught up no more holds it up no more (F3)
+                )  # a follower that fell behind no longer holds back the high watermark (F3)
             self._replica_manager.lower_ceilings(now_ms)
 
     # --- controller ----------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """Reads the metadata log for `holdfast explain`: from the quorum's leader, or from a folder.
 
 Owns the way there. A node that stopped left its log in a folder; a live cluster is asked for what is
-committed, as an observer would ask, but nobody's progress is counted.
+committed, as an observer would ask, but its progress is not counted.
 """
 
 from collections.abc import Iterator
@@ -97,7 +97,7 @@ class _Reader:
         self._next_offset = 0
         #: of the batch before `_next_offset`
         self._last_epoch = -1
-        self._problem = "nobody was asked yet"
+        self._problem = "no node was asked yet"
 
     def close(self) -> None:
         self._pool.close()
@@ -119,7 +119,7 @@ class _Reader:
             attempt += 1
 
     async def _read_from(self, host: str, port: int) -> bool:
-        """Read on; False when somebody else must be asked."""
+        """Read on; False when another node must be asked."""
         cluster: DescribeClusterResponse = await self._pool.call(
             host, port, DescribeClusterRequest(), ATTEMPT_MS
         )

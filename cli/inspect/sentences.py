@@ -31,9 +31,9 @@ _REASONS = {
     ElectionReason.ISR: "it is active and in the ISR",
     ElectionReason.ELR: "the ISR is empty and it is in the ELR, so it has all that was acknowledged",
     ElectionReason.PREFERRED: "it is the preferred replica and in the ISR",
-    ElectionReason.LAST_KNOWN_LEADER: "it led last; nobody looked at its log",
+    ElectionReason.LAST_KNOWN_LEADER: "it led last; its log was not compared",
     ElectionReason.UNCLEAN_RANDOM: (
-        "unclean elections are allowed and it is the first active replica; nobody looked at its log"
+        "unclean elections are allowed and it is the first active replica; its log was not compared"
     ),
     ElectionReason.DESIGNATED: "an operator chose it, and nothing proves that its log is complete",
     ElectionReason.LONGEST_LOG: "its log ends last of those that were compared",
@@ -103,7 +103,7 @@ def _leadership(before: PartitionRegistration, after: PartitionRegistration, dec
     if rejected:
         order += f"; rejected: {rejected}"
     if after.leader is None:
-        return f"Nobody may lead. {order}."
+        return f"No replica may lead. {order}."
     if decision.reason is None:
         return f"Broker {after.leader} goes on leading in a new epoch. {order}."
     return f"Broker {after.leader} leads: {_REASONS[decision.reason]}. {order}."
@@ -114,7 +114,9 @@ def _sets(before: PartitionRegistration, after: PartitionRegistration, rule: Set
     if (after.elr, after.last_known_elr) == (before.elr, before.last_known_elr):
         return []
     if rule is SetsRule.CLEARED_AT_MIN_ISR:
-        return [f"The ISR has reached min ISR {after.min_isr}, so nobody outside it is eligible any more."]
+        return [
+            f"The ISR has reached min ISR {after.min_isr}, so no replica outside it is eligible any more."
+        ]
     if rule is SetsRule.ELR_OFF:
         return ["Eligible leader replicas are off, so both sets are empty."]
     if rule is SetsRule.FORGOTTEN_BY_UNCLEAN_ELECTION:
@@ -153,7 +155,7 @@ def consequences(after: PartitionRegistration) -> list[str]:
     told: list[str] = []
     complete = tuple(sorted(after.isr + after.elr))
     if after.leader is None:
-        told.append("Nobody leads: reads and writes wait.")
+        told.append("No replica leads: reads and writes wait.")
         if after.electable:
             told.append(
                 f"The first of {ids_text(after.electable)} that is active leads at once, and nothing is lost."
@@ -165,7 +167,7 @@ def consequences(after: PartitionRegistration) -> list[str]:
             )
         else:
             told.append(
-                "Nobody is known to have a complete log: an election now may lose acknowledged records."
+                "No replica is known to have a complete log: an election now may lose acknowledged records."
             )
         return told
     if after.leader_recovery_state == RECOVERING:

@@ -97,7 +97,7 @@ class Loss:
     """Records that may be gone if a replica leads: those that some log claims as replicated or durable."""
 
     records: int
-    #: a log that nobody has seen, or one that goes on in a later epoch, may hold more
+    #: a log that was not seen, or one that goes on in a later epoch, may hold more
     is_at_least: bool
 
     def __str__(self) -> str:
@@ -158,7 +158,7 @@ def _worth(row: DescribedPartition, broker: DescribeClusterBroker | None, log: R
 def chosen(row: DescribedPartition, found: tuple[RecoveryCandidate, ...]) -> int | None:
     """The replica to designate: the best log of those that may lead now, else of all (R72, R76).
 
-    None when no log is known, or when somebody knows that the partition has changed since.
+    None when no log is known, or when a broker knows that the partition has changed since.
     """
     told = [one for one in found if one.worth.is_told]
     if not told or any(one.worth is Worth.AHEAD for one in told):

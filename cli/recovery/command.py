@@ -162,7 +162,7 @@ async def _write(answer: CommandAnswer, planner: RecoveryPlanner, path: str, is_
     """Write the elections; the lines that say so. Without any there is no file."""
     content = election_file(planner, is_kip1275=is_kip1275)
     if content is None:
-        return [f"Nobody is to be elected: {path} was not written."]
+        return [f"No replica is to be elected: {path} was not written."]
     try:
         await _create(path, content)
     except (OSError, ValueError) as error:
@@ -280,5 +280,5 @@ class _Shell:
 
 
 def _refusal(error: ClientError) -> RowError:
-    """A raised error as a value; without a code nobody answered."""
+    """A raised error as a value; without a code no node answered."""
     return RowError(error.code or ErrorCode.NETWORK_EXCEPTION, str(error))

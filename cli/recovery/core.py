@@ -1,13 +1,14 @@
 """The mind of `holdfast unclean-recovery` (KIP-1275, R70-R79): whom to ask what, when to stop, whom to elect.
 
-Event in, effects out; keeps what was heard and what became of each partition, for whoever shows it
+Event in, effects out; keeps what was heard and what became of each partition, for the view
 (`unclean_recovery_text`). Which replica is best is `unclean_recovery_choice`'s.
 
     looking -> asking <-> checking -> (electing -> pausing -> checking <-> asking)* -> done
 
 Every broker with a replica is asked until its answer counts or the time is over (R71). Before anything is
 decided the cluster is looked at once more: what was said by an incarnation that is gone is void by then, and
-as long as there is time whoever said it is asked again, before the first election and between attempts.
+as long as there is time the broker that said it is asked again, before the first election and between
+attempts.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -74,7 +75,7 @@ class Ending(Enum):
     """What became of a partition."""
 
     OPEN = "open"
-    #: somebody else found a leader, or there was one all the time (R74, R79)
+    #: the controller found a leader, or there was one all the time (R74, R79)
     ONLINE = "online"
     ELECTED = "elected"
     FAILED = "failed"
@@ -152,7 +153,7 @@ class RecoveryPlanner:
         self._give_up_looking_ms = 0
         self._attempts = 0
         self._chunks: list[dict[TopicPartition, int]] = []
-        #: elections of former requests of which nobody knows what became
+        #: elections of former requests whose outcome is not known
         self._unsure: set[TopicPartition] = set()
         #: brokers whose silence was told already
         self._complained_of: set[int] = set()
@@ -233,7 +234,7 @@ class RecoveryPlanner:
                 return self._elections_failed(event.error, now_ms)
             case Tick():
                 return self._time_passed(now_ms)
-        return []  # a description that nobody waits for any more
+        return []  # a description that is not needed any more
 
     def _time_passed(self, now_ms: int) -> list[Effect]:
         if self._phase is _Phase.ASKING and now_ms >= self._deadline_ms:
@@ -338,7 +339,7 @@ class RecoveryPlanner:
     # --- logs ------------------------------------------------------------------------------------------
 
     def _next_round(self, now_ms: int) -> list[Effect]:
-        """Ask whoever has not given an answer that counts; go on at once when nobody is left."""
+        """Ask the brokers without an answer that counts; go on at once when none is left."""
         if not self.open_partitions() or (not self._questions and self._is_settled()):
             return self._stop_asking()
         wanting: dict[int, list[TopicPartition]] = {}
@@ -428,7 +429,7 @@ class RecoveryPlanner:
         return True
 
     def _stop_asking(self) -> list[Effect]:
-        """Whoever has not answered is no candidate (KIP-1275). Look at the cluster once more."""
+        """A replica without an answer is no candidate (KIP-1275). Look at the cluster once more."""
         silence = RowError(
             ErrorCode.REQUEST_TIMED_OUT, f"no answer within {self.limits.recovery_duration_ms} ms"
         )
@@ -524,7 +525,7 @@ class RecoveryPlanner:
     # --- ends ------------------------------------------------------------------------------------------
 
     def _online(self, partition: TopicPartition, text: str) -> None:
-        """R19: somebody leads; that it was this run's choice nobody can tell."""
+        """R19: a replica leads; whether this run chose it cannot be known."""
         if partition in self._unsure:
             text += "; an earlier request of this run, whose answer was lost, may have elected it"
         self._end(partition, Ending.ONLINE, RowError(ErrorCode.ELECTION_NOT_NEEDED, text))

@@ -31,7 +31,7 @@ class Described:
 
 @dataclass(frozen=True, slots=True)
 class NotDescribed:
-    """Nobody described the cluster."""
+    """No node described the cluster."""
 
     question_id: int
     error: RowError
@@ -62,7 +62,7 @@ class ElectionsAnswered:
 
 @dataclass(frozen=True, slots=True)
 class ElectionsFailed:
-    """The request as a whole was refused, or nobody knows what became of it."""
+    """The request as a whole was refused, or its outcome is not known."""
 
     error: RowError
 

@@ -206,7 +206,8 @@ def _poor_choices(planner: RecoveryPlanner) -> list[str]:
 
 
 def election_file(planner: RecoveryPlanner, *, is_kip1275: bool) -> str | None:
-    """The input of `holdfast leader-election --election-type DESIGNATION`; None when nobody is designated."""
+    """The input of `holdfast leader-election --election-type DESIGNATION`; None when no replica is
+    designated."""
     key = _LEADER_KEYS[is_kip1275]
     rows = [
         {"topic": one.topic, "partition": one.partition, key: planner.designated[one]}

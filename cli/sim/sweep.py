@@ -43,7 +43,7 @@ def sweep(
 ) -> None:
     """Break one condition, bound or call of production code at a time, drawn from all, in ordinary stories.
 
-    A line for each. What survives wants somebody's eyes: it is an optimisation, is masked by another rule,
+    A line for each. What survives needs a reader's eyes: it is an optimisation, is masked by another rule,
     or shows what no property looks at.
     """
     from holdfast.sim.campaign.run_spec import BANDS

@@ -1,7 +1,7 @@
 """One record batch of the producer: filling, sealing with a sequence, giving it a new one, splitting it.
 
 Owns the bytes; encoding and compression are done by aiokafka's C codec (D1, D4). A batch knows how
-often it was sent and how many of those attempts nobody has disproved, and never decides about sending.
+often it was sent and how many of those attempts may have been appended, and never decides about sending.
 """
 
 import struct

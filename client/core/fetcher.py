@@ -390,7 +390,7 @@ class Fetcher:
         self._broker(broker_id).connected()
 
     def connect_failed(self, broker_id: int, now_ms: int) -> list[Effect]:
-        """Nobody listens there, or nobody answered: look for other leaders."""
+        """The connection was refused, or no answer came: look for other leaders."""
         self._broker(broker_id).failed(now_ms, self._config.retry)
         effects: list[Effect] = []
         for part in self._parts.values():

@@ -1,6 +1,6 @@
 """The ledger's format: what a producer sent and what it was told, one JSON line each (D11).
 
-Owns the rows and the self-describing values, so that whoever reads them (validate, the simulator, drills)
+Owns the rows and the self-describing values, so that their readers (validate, the simulator, drills)
 needs no other source. `producer` and `pseq` are the application's own and outlive a producer id.
 
   {"kind":"invoke","run":..,"producer":..,"pseq":..,"topic":..,"partition":..,"value_crc32c":..,"acks":..,"t0":..}

@@ -198,13 +198,13 @@ def _newer(
 
 
 class RefreshSchedule:
-    """When to ask for metadata: at once when somebody wants it, with growing pauses while nothing is new."""
+    """When to ask for metadata: at once when it is wanted, with growing pauses while nothing is new."""
 
     def __init__(self, backoff: Backoff, max_age_ms: int) -> None:
         assert max_age_ms > 0
         self._backoff = backoff
         self._max_age_ms = max_age_ms
-        #: refreshes in a row that brought no news although somebody waits for some
+        #: refreshes in a row that brought no news although a call waits for some
         self._repetitions = 0
         self._finished_ms: int | None = None
         self._in_flight = False
@@ -213,7 +213,7 @@ class RefreshSchedule:
         self._due_ms: int | None = None
 
     def want(self, now_ms: int) -> None:
-        """Somebody met a stale leader or an unknown topic."""
+        """A request met a stale leader or an unknown topic."""
         if self._in_flight:
             self._wanted_again = True
             return

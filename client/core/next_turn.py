@@ -1,4 +1,4 @@
-"""One turn of the event loop for everybody else, without a timer."""
+"""One turn of the event loop for all other callbacks, without a timer."""
 
 from collections.abc import Generator
 

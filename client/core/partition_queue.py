@@ -152,7 +152,7 @@ class PartitionQueue:
             self._proven = not self.idempotent
 
     def leave_identity(self) -> bool:
-        """No batch under this identity any more, repetitions neither: it is somebody else's now. True when
+        """No batch under this identity any more, repetitions neither: another producer has it now. True when
         there was one; then `settle` as soon as nothing is in flight."""
         if not self.idempotent or self.identity is None:
             return False
@@ -175,7 +175,8 @@ class PartitionQueue:
                 return self._mark(head, leader_epoch, is_head=True)
             if self.retired or self._in_flight < len(sent) or head.attempt > 1:
                 return None
-            # A broker that has the head must still know it when it comes again, whatever came after it (R90).
+            # A broker that has the head must still know it when it comes again, also behind later batches
+            # (R90).
             reach = self._next_number - head.number if self.idempotent else self._in_flight
             if reach >= (self._limit if self._proven else 1):
                 return None

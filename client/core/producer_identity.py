@@ -64,7 +64,7 @@ class ProducerIdentity:
         self._is_overtaken = self._is_asked
 
     def question(self, now_ms: int) -> AskIdentity | None:
-        """What to ask now, marked as asked. None: nobody waits, or for an answer or a pause."""
+        """What to ask now, marked as asked. None: no partition waits, or for an answer or a pause."""
         if not (self.waiting or self._is_wanted) or self._is_asked or now_ms < self._retry_ms:
             return None
         self._is_asked = True

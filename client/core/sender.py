@@ -296,7 +296,8 @@ class Sender:
         broker.waiting.clear()
 
     def connect_failed(self, broker_id: int, now_ms: int, text: str) -> list[Effect]:
-        """Nobody listens there, or nobody answered: look for other leaders, and pause before the next try."""
+        """The connection was refused, or no answer came: look for other leaders, and pause before the next
+        try."""
         broker = self._broker(broker_id)
         broker.failed(now_ms, self._config.retry)
         effects: list[Effect] = []

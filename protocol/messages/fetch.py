@@ -36,9 +36,7 @@ class FetchPartition:
         int32, "Epoch of the follower's last batch, -1 for none: divergence check (R80)."
     )
     flushed_offset: int = field(int64, "A follower's durable log end, -1 for consumers.")
-    max_bytes: int = field(
-        int32, "Most bytes for this partition; the first batch is sent whole whatever its size."
-    )
+    max_bytes: int = field(int32, "Most bytes for this partition; the first batch is sent whole at any size.")
 
 
 @message
@@ -58,9 +56,7 @@ class FetchRequest:
     broker_epoch: int = field(int64, "The follower's broker epoch, -1 when it has none.")
     max_wait_ms: int = field(int32, "Longest wait for data.")
     min_bytes: int = field(int32, "Answer once so many bytes are there.")
-    max_bytes: int = field(
-        int32, "Most bytes in the answer; the first batch is sent whole whatever its size."
-    )
+    max_bytes: int = field(int32, "Most bytes in the answer; the first batch is sent whole at any size.")
     partitions: tuple[FetchPartition, ...] = field(
         array_of(FetchPartition), "Partitions, in order of preference, each once."
     )

@@ -61,7 +61,7 @@ class ReplicaLogInfo:
     error_message: str | None = field(nullable(sentence), "What to do about the error.")
     ceiling: int = field(
         int64,
-        "Nobody was shown that this replica holds more, -1 when nothing is stored: no high watermark that "
+        "No reader was shown that this replica holds more, -1 when nothing is stored: no high watermark that "
         "counted it was above.",
         since=1,
         default=-1,

@@ -35,7 +35,7 @@ TCP, both directions. Numbers in front are big endian.
 | 4 | `frame_length` | u32, bytes after this field, at most {FRAME_MAX_BYTES:,} |
 | 4 | `body_length` | u32, bytes of the body, at most {BODY_MAX_BYTES:,} |
 | `body_length` | body | one msgpack value |
-| the rest | attachment | record batches, uncopied and unpacked by nobody on the way |
+| the rest | attachment | record batches, neither copied nor unpacked on the way |
 
 A request's body is `[api_key, api_version, correlation_id, client_id, message]`, an answer's
 `[correlation_id, message]`, or `[correlation_id, null, [error_code, text]]` when the request was refused as a

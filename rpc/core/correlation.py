@@ -1,7 +1,8 @@
 """Which requests of a connection wait for an answer, which answer belongs to which, and what times out.
 
 Owns correlation ids and deadlines; never sends, never reads a clock. An answer that comes after its deadline
-belongs to nobody and is told apart from one that was never asked for (N-4: matched by identity, not content).
+belongs to no request and is told apart from one that was never asked for (N-4: matched by identity, not
+content).
 """
 
 from dataclasses import dataclass
@@ -42,7 +43,7 @@ class InFlight(Generic[T]):
         return len(self._waiting)
 
     def take_id(self) -> int:
-        """A fresh id for a request that nobody waits for."""
+        """A fresh id for a request without an answer."""
         while True:
             if self._last_id == CORRELATION_ID_MAX:
                 self._last_id = 0

@@ -20,7 +20,7 @@ _log = logging.getLogger("holdfast.http")
 #: A line of a request, and how many headers it may have.
 LINE_BYTES_MAX = 4096
 HEADERS_MAX = 64
-#: So long the rest of a body is waited for that nobody reads.
+#: How long the unread rest of a body is waited for.
 LINGER_S = 0.5
 _REFUSAL = (
     b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
@@ -44,7 +44,7 @@ class HttpServer(web.Server):
     """Makes the protocol of each new connection."""
 
     def __init__(self, handler: Handler, limits: HttpLimits) -> None:
-        # Nobody works for a visitor who has gone.
+        # No work for a client that has gone.
         super().__init__(handler, handler_cancellation=True)
         self.limits = limits
         #: connections, those first that have been silent for longest; from their birth on, as a burst has
@@ -89,7 +89,7 @@ class Visitor(web.RequestHandler):
             max_field_size=LINE_BYTES_MAX,
             max_headers=HEADERS_MAX,
             lingering_time=LINGER_S,
-            auto_decompress=False,  # nobody reads a body here
+            auto_decompress=False,  # no body is read here
             access_log=None,  # type: ignore[arg-type]  # as web.AppRunner has it
             logger=_log,
         )
@@ -121,7 +121,7 @@ class Visitor(web.RequestHandler):
             self._deadline = None
 
     def leave(self) -> None:
-        """End the connection now, whatever is on its way."""
+        """End the connection now, with all that is on its way."""
         self._server.gone(self)
         if self.transport is not None:
             self.transport.abort()
@@ -147,7 +147,7 @@ class Visitor(web.RequestHandler):
             text = f"this is not an HTTP request that is understood here: {exc.message.splitlines()[0]}"
             response = error_response(400, "BAD_REQUEST", text)
         elif isinstance(exc, ConnectionError):
-            response = error_response(500, "GONE", "nobody hears this")
+            response = error_response(500, "GONE", "the client has gone")
         else:
             _log.error("answering %s failed", request.path, exc_info=exc)
             response = error_response(500, "INTERNAL_ERROR", "the node met its own bug; its log tells more")

@@ -54,8 +54,8 @@ class AdminServer:
         self._runner: web.ServerRunner | None = None
         self._lag = Histogram(_LAG_BUCKETS_S)
         self._lag_timer: asyncio.TimerHandle | None = None
-        #: one scrape at a time, and whoever waited for it takes the one that began after the question: a
-        #: stuck scraper that tries again must not pile up work
+        #: one scrape at a time, and a request that waited for it takes the one that began after the question:
+        #: a stuck scraper that tries again must not pile up work
         self._scrape = asyncio.Lock()
         #: scrapes that have begun, the last one that came to its end, and its text
         self._begun_count = 0
@@ -90,7 +90,7 @@ class AdminServer:
             text = f"{request.method} is not served here: everything is read with GET"
             refusal = error_response(405, "METHOD_NOT_ALLOWED", text)
             refusal.headers["Allow"] = "GET, HEAD"
-            refusal.force_close()  # a body may follow that nobody wants to read
+            refusal.force_close()  # a body may follow that is not read
             return refusal
         path = request.path
         if path == "/livez":

@@ -234,7 +234,7 @@ class MemoryNetwork:
             raise ConnectTimeout(f"{peer} did not answer within {timeout_ms:g} ms")
         listener = self._listeners.get((host, port)) or self._listeners.get((_ANY_HOST, port))
         if listener is None:
-            raise ConnectionRefused(f"{peer} refused the connection: nobody listens there")
+            raise ConnectionRefused(f"{peer} refused the connection: no process listens there")
         server_handler = listener.handler()
         client_end = MemoryConnection(self, handler, peer, port)
         server_end = MemoryConnection(self, server_handler, f"127.0.0.1:{self._take_port()}", port)

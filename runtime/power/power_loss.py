@@ -58,7 +58,8 @@ class TrackedFile(RealFile):
 
 
 class TrackedDisk(RealDisk):
-    """A `RealDisk` whose journal is in `folder`; nobody else may use that folder while this process lives."""
+    """A `RealDisk` whose journal is in `folder`; no other process may use that folder while this process
+    lives."""
 
     def __init__(self, folder: str) -> None:
         super().__init__()

@@ -140,7 +140,7 @@ class Unsynced:
             self._sizes.words[2 * self._slots[inode] + 1] = size
 
     def rest(self, inode: int, size: int, *, is_gone: bool) -> None:
-        """The file is closed. Once nobody has it open, what is durable as it is need not be known."""
+        """The file is closed. Once it is open no more, what is durable as it is need not be known."""
         with self._lock:
             self._handles[inode] -= 1
             if self._handles[inode]:

@@ -106,7 +106,7 @@ class RealFile:
         assert 0 <= size <= self._size, f"truncate {self._path} to {size}, but it has {self._size} bytes"
         assert self._cutting is None, f"two truncations of {self._path} at once"
         loop = asyncio.get_running_loop()
-        # Not cancellable half way: the size must agree with the file whatever the caller does.
+        # Not cancellable half way: the size must agree with the file also when the caller is cancelled.
         cut = self._cutting = loop.run_in_executor(self._flushes, self._cut_now, size)
         cut.add_done_callback(lambda cut: self._truncated(size, cut))
         try:
@@ -136,7 +136,7 @@ class RealFile:
     async def _cuts_ended(self) -> None:
         """Wait until no truncation is under way; one that was cancelled may be. Raises nothing."""
         while self._cutting is not None:
-            # Not `await`: of what is done it lets nobody else run, and `_cutting` would stay as it is.
+            # Not `await`: awaiting what is done runs no other task, and `_cutting` would stay as it is.
             await asyncio.wait([self._cutting])
 
     async def close(self) -> None:

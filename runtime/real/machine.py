@@ -78,7 +78,7 @@ class StopSignals:
         return self._received.done()
 
     async def wait(self) -> signal.Signals:
-        """Until somebody asks this process to stop; returns at once when that has happened already."""
+        """Until this process is asked to stop; returns at once when that has happened already."""
         return await asyncio.shield(self._received)
 
 

@@ -133,7 +133,7 @@ class RealNetwork:
             async with asyncio.timeout(timeout_ms / 1000):
                 return await _connect(host, port, RealConnection(handler, peer))
         except ConnectionRefusedError as error:
-            raise ConnectionRefused(f"{peer} refused the connection: nobody listens there") from error
+            raise ConnectionRefused(f"{peer} refused the connection: no process listens there") from error
         except TimeoutError as error:
             raise ConnectTimeout(f"{peer} did not answer within {timeout_ms:g} ms") from error
         except OSError as error:
@@ -155,7 +155,7 @@ async def _connect(host: str, port: int, connection: RealConnection) -> RealConn
 
 
 async def _resolve(host: str, port: int) -> list[str]:
-    """The addresses of a name, IPv4 first, without repetitions. Raises: OSError, whatever is wrong."""
+    """The addresses of a name, IPv4 first, without repetitions. Raises: OSError."""
     if not 0 <= port <= PORT_MAX:  # uvloop would connect to another port
         raise OSError(f"there is no port {port}")
     try:

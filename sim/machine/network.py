@@ -226,7 +226,7 @@ class SimNetwork:
 
     def _refuse(self, attempt: _Attempt, answered_ns: int) -> None:
         self._trace.add("refused", f"{attempt.host.name} {attempt.peer}")
-        error = ConnectionRefused(f"{attempt.peer} refused the connection: nobody listens there")
+        error = ConnectionRefused(f"{attempt.peer} refused the connection: no process listens there")
         self.loop.at_ns(answered_ns, attempt.process, attempt.fail, error)
 
     def _establish(self, attempt: _Attempt, listener: SimListener) -> None:

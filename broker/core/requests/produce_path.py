@@ -315,8 +315,8 @@ class ProducePath:
 
 
 def _unanswered(context: ProduceContext) -> EndWithoutAnswer:
-    """The end of a request that nobody waits for. What was refused, at once or behind the wait for its log,
-    ends the connection."""
+    """The end of a request without an answer (acks=0). What was refused, at once or behind the wait for its
+    log, ends the connection."""
     for row in (*context.rows, *context.results):
         if row is not None and row.error_code != ErrorCode.NONE:
             code = ErrorCode(row.error_code).name

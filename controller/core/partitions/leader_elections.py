@@ -72,7 +72,7 @@ def _elect_preferred(
     if partition.leader == preferred:
         text = f"the preferred replica {preferred} is the leader already"
         return OperationResult(ErrorCode.ELECTION_NOT_NEEDED, text)
-    # nobody else is elected instead (B15)
+    # no other replica is elected instead (B15)
     key = PartitionId(topic.topic_id, index)
     if not draft.image.is_active_replica(preferred, key) or preferred not in partition.electable:
         text = f"the preferred replica {preferred} is not in sync; try again once it is in the ISR"

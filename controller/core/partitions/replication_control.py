@@ -234,7 +234,7 @@ class ReplicationControl:
         """Write the record of a requested change with its decision; None when nothing changes."""
         replicas = before.replicas if requested.assignment is None else requested.assignment.replicas
         offline = draft.image.offline_among(replicas, PartitionId(topic.topic_id, index))
-        if offline:  # R27: whatever asks, a replica in a failed log dir is not active
+        if offline:  # R27: a replica in a failed log dir is never active
             context = context.without(offline)
         change = change_partition(topic.topic_id, index, before, requested, context, cause)
         if change is None:

@@ -200,7 +200,7 @@ class UncleanRecovery:
             self._is_all_dirty = True
 
     def force(self, image: MetadataImage, topic: TopicImage, index: int, strategy: Strategy) -> None:
-        """An operator wants the logs of a leaderless partition compared, whatever its strategy."""
+        """An operator wants the logs of a leaderless partition compared, with any strategy."""
         self._forced[PartitionId(topic.topic_id, index)] = _Forced(
             strategy, self._configured(image, topic.name)
         )
@@ -212,7 +212,7 @@ class UncleanRecovery:
         return forced == _Forced(strategy, self._configured(image, topic.name))
 
     def take_log_info(self, image: MetadataImage, event: LogInfoArrived) -> AnswerValidity:
-        """Keep an answer that counts (R62); the others are asked for again by whoever sends the questions."""
+        """Keep an answer that counts (R62); the others are asked for again by the sender of the questions."""
         key = PartitionId(event.topic_id, event.partition_index)
         recovery = self._recoveries.get(key)
         broker = image.brokers.get(event.broker_id)

@@ -151,7 +151,7 @@ class FakeAdmin:
     ) -> dict[TopicPartition, ReplicaLog | RowError]:
         self._ask("ask_broker_for_logs")
         if broker_id not in self.logs:
-            text = f"broker {broker_id} did not answer: nobody listens there"
+            text = f"broker {broker_id} did not answer: no process listens there"
             raise ClientError(text, ErrorCode.NETWORK_EXCEPTION)
         return dict.fromkeys(partitions, self.logs[broker_id])
 

@@ -244,7 +244,7 @@ class RecoveryScenario:
 
     def _silent(self, command: Command) -> list[str]:
         asked = self.questions.pop(command.number())
-        error = RowError(ErrorCode[command.word(1)], "nobody listens there")
+        error = RowError(ErrorCode[command.word(1)], "no process listens there")
         return self._hear(LogsNotTold(asked.question_id, error))
 
     def _tick(self, command: Command) -> list[str]:

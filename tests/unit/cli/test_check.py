@@ -56,11 +56,11 @@ def test_a_partition_that_waits_for_the_broker_is_a_warning(holdfast: Run, admin
 
 @pytest.mark.parametrize("form", ["nagios", "json", "prometheus"])
 def test_no_answer_is_3(holdfast: Run, admin: FakeAdmin, form: str) -> None:
-    admin.refuses["describe_cluster"] = TimedOut("nobody listens there")
+    admin.refuses["describe_cluster"] = TimedOut("no process listens there")
     result = holdfast("check", "can-stop", "--broker", "3", "--format", form)
     assert result.exit_code == 3
     # numbers of partitions would look like a verdict
-    assert "nobody listens there" in result.stdout or 'broker="3"} 3\n' in result.stdout
+    assert "no process listens there" in result.stdout or 'broker="3"} 3\n' in result.stdout
     assert "partitions{" not in result.stdout
 
 

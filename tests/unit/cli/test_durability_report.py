@@ -199,7 +199,7 @@ def test_the_view_asks_each_broker_for_its_logs(holdfast: Run, admin: FakeAdmin)
     result = holdfast("topics", "--describe", "--durability", "--output", "json")
     (row,) = json.loads(result.stdout)["data"][0]["partitions"]
     assert (row["log_end_offset"], row["at_risk"]) == (80, 7)
-    text = "broker 4 did not answer: nobody listens there"
+    text = "broker 4 did not answer: no process listens there"
     assert result.stderr == f"warning: the logs of broker 4 are not known: {text}\n"
 
 

@@ -129,7 +129,7 @@ def test_closed_standard_files_are_not_taken_for_sockets() -> None:
     )
     assert done.returncode == 1
     assert done.stderr.splitlines() == [done.stderr.strip()]
-    assert "nobody listens there" in done.stderr
+    assert "no process listens there" in done.stderr
 
 
 #: Commands that ask once, with what they need to be asked.
@@ -159,7 +159,7 @@ def test_nobody_there_is_one_sentence_within_the_time_given(arguments: list[str]
     assert result.exit_code == 1
     (error,) = json.loads(result.stdout)["errors"]
     assert error["code"] == "NETWORK_EXCEPTION"
-    assert "nobody listens there" in error["message"]
+    assert "no process listens there" in error["message"]
     assert len(result.stderr.splitlines()) == 1
 
 

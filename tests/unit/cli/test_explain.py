@@ -77,11 +77,11 @@ def last_change(told: Story) -> Step:
             "leader 1@0 -> none@1, isr (1) -> (), elr (2) -> (1,2)",
             [
                 "Why: the session of broker 1 ended.",
-                "Nobody may lead. Candidates in order of preference: 1, 2, 3; rejected: 1 (fenced), "
+                "No replica may lead. Candidates in order of preference: 1, 2, 3; rejected: 1 (fenced), "
                 "2 (fenced), 3 (fenced).",
                 "Broker 1 left the ISR below min ISR and stays eligible: the log is complete up to the high "
                 "watermark.",
-                "Nobody leads: reads and writes wait.",
+                "No replica leads: reads and writes wait.",
                 "The first of (1,2) that is active leads at once, and nothing is lost.",
             ],
         ),
@@ -130,7 +130,7 @@ def last_change(told: Story) -> Step:
             None,
             [
                 "Why: the recovery manager was switched off.",
-                "Broker 3 leads: it led last; nobody looked at its log. Candidates in order of preference: "
+                "Broker 3 leads: it led last; its log was not compared. Candidates in order of preference: "
                 "1, 2, 3; rejected: 1 (not in the ELR), 2 (lost its seat to an unclean shutdown).",
                 "ELR () and last known ELR (2,3) are forgotten.",
                 "Acknowledged records may be lost: the leader was elected without proof.",
@@ -144,7 +144,7 @@ def last_change(told: Story) -> Step:
             [
                 "Why: broker 2 registered after an unclean shutdown.",
                 "Broker 2 may have lost the end of its log; the seat is remembered.",
-                "Nobody leads: reads and writes wait.",
+                "No replica leads: reads and writes wait.",
                 "No complete log is left for sure; those of (2) may be. The recovery manager compares logs, "
                 "or an operator designates a leader.",
             ],
@@ -155,8 +155,8 @@ def last_change(told: Story) -> Step:
             [
                 "Why: broker 4 was unregistered.",
                 "Broker 4 has no seat any more.",
-                "Nobody leads: reads and writes wait.",
-                "Nobody is known to have a complete log: an election now may lose acknowledged records.",
+                "No replica leads: reads and writes wait.",
+                "No replica is known to have a complete log: an election now may lose acknowledged records.",
             ],
         ),
         (
@@ -164,7 +164,7 @@ def last_change(told: Story) -> Step:
             "elr (2,3) -> (), min_isr 2 -> 1",
             [
                 "Why: min.insync.replicas was configured.",
-                "The ISR has reached min ISR 1, so nobody outside it is eligible any more.",
+                "The ISR has reached min ISR 1, so no replica outside it is eligible any more.",
                 "Effective min ISR is 1 from here on, for controller and leader alike.",
                 "Writes go on; one more replica that leaves (1) stops them.",
             ],

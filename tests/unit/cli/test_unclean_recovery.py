@@ -224,7 +224,7 @@ def test_without_anybody_to_elect_there_is_no_file(holdfast: Run, offline: FakeA
     words = ("--recovery-duration-ms", "20", "--manual-recovery-output-file", str(path))
     result = holdfast(*ALL, *words)
     assert (result.exit_code, path.exists()) == (1, False)
-    assert result.stdout == f"Nobody is to be elected: {path} was not written.\n"
+    assert result.stdout == f"No replica is to be elected: {path} was not written.\n"
     assert "error: t-0: ELIGIBLE_LEADERS_NOT_AVAILABLE: no replica told where its log ends: broker 1: " in (
         result.stderr
     )

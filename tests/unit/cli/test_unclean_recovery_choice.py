@@ -19,7 +19,7 @@ from holdfast.protocol.messages.metadata import DescribeClusterBroker
 from holdfast.protocol.messages.topics import DescribedPartition
 from tests.unit.cli import rows
 
-SILENT = RowError(ErrorCode.NETWORK_EXCEPTION, "nobody listens there")
+SILENT = RowError(ErrorCode.NETWORK_EXCEPTION, "no process listens there")
 
 
 def log(
