@@ -84,7 +84,7 @@ def answers_for_others(original: Any, voter_id: int, config: Any) -> Any:
 def follows_strangers(original: Any, leader_id: int, raft_epoch: int, config: Any, state: Any) -> Any:
     """Who is no voter may say that a leader has resigned, or that it leads."""
     refusal = original(leader_id, raft_epoch, config, state)
-    return None if refusal is not None and "no other voter" in refusal[1] else refusal
+    return None if refusal is not None and "another voter" in refusal[1] else refusal
 
 
 @mutant(answers, "check_fetch", breaks="K10", by="D3", setting=INTRUDED, killed_by="D3@1")
