@@ -62,11 +62,11 @@ def command(
     output: str,
 ) -> None:
     """Compare ledgers with what the cluster serves: was anything lost?"""
-    require("spark")
     folders = parse_log_dirs(log_dirs)
     for folder in ",".join(folders.values()).split(",") if folders and master.startswith("local") else ():
         if not Path(folder).is_dir():
             raise click.UsageError(f"--log-dirs: {folder} is no folder")
+    require("spark")
     from holdfast.durability.validate import ValidateOptions, run
 
     verdict = run(

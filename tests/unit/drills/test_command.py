@@ -14,7 +14,6 @@ from holdfast.drills.outcome import DrillEvidence, Run
 from holdfast.drills.outcome import DrillResult as Ended
 from holdfast.drills.settings import Expectation, ExpectedLoss, Settings
 from holdfast.drills.spark_judge import SparkJudge
-from holdfast.durability import snapshots
 from holdfast.localcluster.nodes import ClusterError
 
 
@@ -111,6 +110,7 @@ def test_a_spark_that_fails_while_it_compares_is_a_failure_of_the_drill(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, error: str
 ) -> None:
     py4j = pytest.importorskip("py4j.protocol", reason="needs the extra `spark`")
+    from holdfast.durability import snapshots
 
     def judge_all(*_: object) -> None:
         raise getattr(py4j, error, ConnectionRefusedError)("Java is gone")
