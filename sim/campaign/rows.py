@@ -1,4 +1,4 @@
-"""What is kept of each seed of a swarm: one row, the same whoever played it, and what rows amount to.
+"""What is kept of each seed of a swarm: one row, the same on every machine, and what rows amount to.
 
 Owns the columns, their text and their sums. Only the seconds of the clock and of the processor differ between
 two plays of a seed.
@@ -52,7 +52,7 @@ class SeedRow:
 
     @property
     def is_failing(self) -> bool:
-        """Somebody must look at it."""
+        """A developer must look at it."""
         return self.violation is not None or self.defect is not None
 
     @property

@@ -28,7 +28,7 @@ BANDS: dict[str, dict[str, bool]] = {
     "lost-voter": {"elr": False, "switches_elr": True, "loses_voter": True},
 }
 
-#: what both of these are about: whose seat is it while it moves, and who leads when nobody complete is there
+#: what both of these are about: which replicas count during a move, and which leads when none is complete
 _UNCLEAN_MOVES = {
     "move_partition": 6,
     "cancel_move": 3,
@@ -79,7 +79,7 @@ _SHORT_INTERVALS_ONE_IN = 4
 _LATE_LOGS_WEIGHT = 3
 #: stories in which each node is asked alone
 _ASKER_ONE_IN = 4
-#: stories in which somebody sends what no correct peer does
+#: stories in which an intruder sends what no correct peer does
 _INTRUDER_ONE_IN = 4
 #: stories in which operators do more, and those in which some producers wait for no answer
 _MORE_ACTS_ONE_IN = 2

@@ -51,7 +51,7 @@ class Origin:
 def begin(folder: Path, origin: Origin) -> frozenset[int]:
     """The seeds that the folder has rows of already; makes the folder when it is not there.
 
-    Raises: BadRows, when its rows were played by other code or from another recipe, or nobody knows.
+    Raises: BadRows, when its rows were played by other code or from another recipe, or that is not known.
     """
     there = origin_of(folder)
     has_rows = any(folder.glob("rows*"))

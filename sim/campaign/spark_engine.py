@@ -1,7 +1,7 @@
 """The swarm as a Spark job: the same seeds spread over executors, one row for each as Parquet.
 
 Owns the schema of the rows and their files. The one module of the simulator that may use pyspark and pyarrow
-(D1); it is loaded only when somebody asks for Spark, or for rows that Spark wrote.
+(D1); it is loaded only when the user asks for Spark, or for rows that Spark wrote.
 """
 
 from collections.abc import Sequence

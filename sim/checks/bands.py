@@ -1,7 +1,7 @@
 """Which rule allows a property about loss to break, in runs that leave the fault budget (G-4).
 
 In budget nothing is allowed. Beyond it G-4 lets committed records go, but only where the controller has
-elected somebody who may have lacked them: a loss without that report is a violation in every band. A disk
+elected a replica that may have lacked them: a loss without that report is a violation in every band. A disk
 that lies excuses the partitions that it lied about, no ELR those of which some log has lost its tail.
 """
 
@@ -18,7 +18,7 @@ COPIES_GONE = "G-4: beyond the budget every copy may be gone"
 class LossEvidence(NamedTuple):
     """What could explain a loss of committed records of a partition."""
 
-    #: how somebody was elected who may have lacked them, as the controller has told; None: never
+    #: how a replica was elected that may have lacked them, as the controller has told; None: never
     unclean: str | None = None
     #: the disk of a replica has lost what it had called durable
     has_lied: bool = False

@@ -239,7 +239,7 @@ def overtaken(history: History) -> list[str]:
 
 
 def consumed_and_gone(history: History) -> list[str]:
-    """Rules 6 and 11: whatever a consumer got is in the log, unchanged, at its offset."""
+    """Rules 6 and 11: what a consumer got is in the log, unchanged, at its offset."""
     found = []
     polls = [*history.polls, *(span.polled for span in history.read_spans), history.final_polls]
     for polled in chain.from_iterable(polls):
@@ -287,8 +287,8 @@ def astray(history: History) -> list[str]:
 
 
 def mended(history: History) -> list[str]:
-    """R81, R88: whoever reads on behind a record that is gone is told so, also where it may be gone: a log in
-    which what came next is, and not what was read before it, was never read like that."""
+    """R81, R88: a consumer that reads on behind a record that is gone is told so, also where it may be gone:
+    a log in which what came next is, and not what was read before it, was never read like that."""
     found = []
     for session in [*history.polls, history.final_polls]:
         former: dict[int, Polled] = {}
@@ -352,7 +352,7 @@ def impatient(history: History) -> list[str]:
 
 
 def misjudged(history: History) -> list[str]:
-    """D12, R93: no producer is told that its batch is broken, whatever sequence it was given last."""
+    """D12, R93: no producer is told that its batch is broken, with any sequence that it was given last."""
     return [
         f"{key} of {send.partition} was refused for {send.error}"
         for key, send in history.sends.items()

@@ -42,7 +42,7 @@ def are_brokers_back(world: World) -> bool:
 
 
 def has_leaders(world: World) -> bool:
-    """Every partition is led by somebody who knows it."""
+    """Every partition is led by a broker that knows it."""
     rows = world.partitions()
     return bool(rows) and all(is_led(world, index, row) for index, row in rows)
 
@@ -81,7 +81,7 @@ def have_views_converged(world: World) -> bool:
 
 
 def are_replicas_equal(world: World) -> bool:
-    """Everybody is in sync, has all there is, and knows that it is committed."""
+    """Every replica is in sync, has all there is, and knows that it is committed."""
     rows = world.partitions()
     for index, row in rows:
         replicas = replicas_of(world, index)
@@ -158,7 +158,7 @@ AT_REST: tuple[Wanted, ...] = (
     ("L-6 every replica is in sync and equal", are_replicas_equal),
     ("L-4 every view is that of the controllers, and no proposal is open (L-3)", have_views_converged),
     ("L-6 every reader has read all there is", have_readers_read_all),
-    ("L-7 nobody keeps what was deleted or moved away (R107)", have_brokers_no_other_logs),
+    ("L-7 no broker keeps what was deleted or moved away (R107)", have_brokers_no_other_logs),
 )
 
 

@@ -86,7 +86,7 @@ class SimNode:
 
     @property
     def is_up(self) -> bool:
-        """It runs and nobody has asked it to stop."""
+        """It runs and was not asked to stop."""
         return self.state is State.RUNNING
 
     # --- what befalls it -------------------------------------------------------------------------------
@@ -133,7 +133,7 @@ class SimNode:
         self._end()
 
     def lose_power(self) -> None:
-        """No more code runs, nobody is told, and the disk keeps what its personality leaves."""
+        """No more code runs, no peer is told, and the disk keeps what its personality leaves."""
         self._around.trace.add("power", f"{self.name} {self.machine.sim_disk.personality.value}")
         if self._around.ending is not None:
             self._around.ending(self, True)

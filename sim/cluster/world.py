@@ -134,7 +134,7 @@ class ClusterSpec:
     short_intervals: bool = False
     #: each node is asked alone, too
     asks_alone: bool = False
-    #: somebody sends to every node what no correct peer does
+    #: an intruder sends to every node what no correct peer does
     intrudes: bool = False
     #: operators do more than at the reference load: what the whole cluster is configured to, and flushes
     more_acts: bool = False
@@ -142,7 +142,7 @@ class ClusterSpec:
     strained: bool = False
     #: a majority of the voters and some brokers are healed first, and must do without the others
     core_first: bool = False
-    #: one voter is lost to the end, whatever else is healed
+    #: one voter is lost to the end, though all else is healed
     loses_voter: bool = False
     #: limits that only big clusters reach are drawn from tiny values (`sim.cluster.limits`)
     tiny_limits: bool = False
@@ -232,7 +232,7 @@ class World:
         self.read_spans: list[ReadSpan] = []
         #: of nodes that were asked alone
         self.heard = FreshAnswers()
-        #: what the intruder was answered since somebody looked
+        #: what the intruder was answered since the observer last looked
         self.intrusions: list[InvalidRequest] = []
         self.operator_queue = OperatorQueue(self.trace, self.load.bootstrap)
         self.clients: list[SimClient] = []

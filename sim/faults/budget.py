@@ -1,11 +1,11 @@
 """Which faults may still be played without leaving the safe zone (G-1 to G-5).
 
 Owns, by partition, who of its replicas may have lost records that it held, and who has stopped uncleanly. At
-most min ISR - 1 replicas are lossy at a time (G-1); with every write flushed nobody is (G-3). The min ISR
+most min ISR - 1 replicas are lossy at a time (G-1); with every write flushed none is (G-3). The min ISR
 that counts is the lowest that was asked for since the ISR last had as many members as it asks: what was
 committed under a lower one may be on fewer replicas. Process kills are free (G-2) where the recovery manager
 compares logs. Without it Kafka's rules elect the last known leader once all replicas have stopped uncleanly,
-so then, while somebody is lossy, somebody else stays whole and in sync. A replica is whole again once a
+so then, while one replica is lossy, another stays whole and in sync. A replica is whole again once a
 process that was started after the loss is in the ISR: a row alone may stem from a fetch before it.
 """
 
@@ -72,7 +72,7 @@ class Budget:
         if shape.over_budget and not shape.on_edge:
             return True
         if not self._rows:
-            return False  # nobody knows what it holds
+            return False  # it is not known what it holds
         for place in self._places_of(broker):
             history = self._histories[place]
             if not history.has_room(broker.name, shape.on_edge):
@@ -82,8 +82,8 @@ class Budget:
         return True
 
     def may_rot(self, broker: SimBroker) -> bool:
-        """True when this broker may lose what it has flushed; where writes count once flushed, nobody may
-        miss any then but min ISR - 1."""
+        """True when this broker may lose what it has flushed; where writes count once flushed, only
+        min ISR - 1 replicas may miss any then."""
         return bool(self._rows) and all(
             broker.name in self._histories[place].lossy
             or len(self._histories[place].lossy) < min(self._histories[place].min_isrs) - 1
@@ -111,7 +111,7 @@ class Budget:
 
     @property
     def _is_free(self) -> bool:
-        """Somebody with a complete log is found however many stop, or nobody asks for that."""
+        """A replica with a complete log is found however many stop, or this run does not ask for that."""
         shape = self._world.shape
         return shape.recovery_manager or shape.over_budget or not shape.elr or shape.switches_elr
 
@@ -151,7 +151,7 @@ class Budget:
                         del entries[name]
             is_said = row.min_isr == history.min_isrs[-1] or self._world.operator_queue.is_quiet
             if is_said and len(row.isr) >= row.min_isr:
-                # Everybody in the ISR has all that is committed, and they are enough.
+                # All members of the ISR have all that is committed, and they are enough.
                 history.min_isrs = [row.min_isr]
             elif row.min_isr not in history.min_isrs:
                 history.min_isrs.append(row.min_isr)
@@ -162,8 +162,8 @@ class Budget:
         return [place for place, row in self._rows.items() if broker.node_id in row.replicas]
 
     def _has_witness(self, place: int, hit: SimBroker) -> bool:
-        """Somebody else is in the ISR, has not stopped uncleanly since, and runs: who has stopped in order
-        leaves the ISR as soon as anybody hears of it, and nobody has an ELR seat for it then."""
+        """Another replica is in the ISR, has not stopped uncleanly since, and runs: one that has stopped in
+        order leaves the ISR as soon as a controller hears of it, and no controller puts it into the ELR."""
         row, history = self._rows[place], self._histories[place]
         return self._is_fresh and any(
             broker is not hit

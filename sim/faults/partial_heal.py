@@ -1,7 +1,7 @@
 """The part of a cluster that is healed first: a majority of the voters and some brokers; the others are away.
 
 Owns who belongs to it, and what it must come to by itself (the second phase of TigerBeetle's VOPR): a cluster
-that needs everybody would come to rest as well once all is healed. Changes nothing.
+that needs all nodes would come to rest as well once all is healed. Changes nothing.
 """
 
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ class HealedSubset:
 
 
 def draw_healed_subset(world: World, stream: Stream) -> HealedSubset:
-    """A majority of the voters, mostly without one to spare, and at least one broker; somebody is left out
+    """A majority of the voters, mostly without one to spare, and at least one broker; a node is left out
     where there are more."""
     voters = [voter for voter in world.controllers if voter.name not in world.lost]
     brokers = world.brokers
@@ -66,7 +66,7 @@ def wanted_of_writes(healed: HealedSubset) -> tuple[Wanted, ...]:
 
 
 def leader_epoch(world: World) -> int | None:
-    """Of the quorum; None while nobody leads."""
+    """Of the quorum; None while it has no leader."""
     leader = world.active_controller()
     return None if leader is None or leader.server is None else leader.server.driver.raft_epoch
 
@@ -104,8 +104,8 @@ def _acknowledges(healed: HealedSubset, world: World) -> bool:
 
 
 def _electable(healed: HealedSubset, world: World, row: PartitionRegistration) -> bool:
-    """One of the core has everything: it leads once all of the ISR that are away are fenced (R11). Whoever
-    else may lead is for recovery to say, which may wait for more."""
+    """One of the core has everything: it leads once all of the ISR that are away are fenced (R11). Otherwise
+    recovery says which replica may lead, and may wait for more."""
     return bool(_members(healed, world, row.isr + row.elr))
 
 

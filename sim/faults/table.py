@@ -187,7 +187,7 @@ class Faults:
             self._at(after_ms, lambda: self._dirs.replace_disks(at_once=True))
 
     def _send_away(self, node: SimNode) -> None:
-        """Without its process where that may end; else nobody reaches it."""
+        """Without its process where that may end; else no other node reaches it."""
         self.budget.update()
         if node.state is not State.DOWN and self.budget.may_kill(node):
             self.budget.killed(node)
@@ -534,7 +534,7 @@ class Faults:
         )
 
     def _cut_clients(self) -> bool:
-        """Clients do not reach a broker that everybody else reaches."""
+        """Clients do not reach a broker that all nodes reach."""
         broker = self._any(self._world.brokers)
         return broker is not None and self._cut_between(
             [broker.machine.host], [c.machine.host for c in self._world.clients]

@@ -121,7 +121,7 @@ class Load:
     acknowledged_batches: int = 0
     #: producers that wait for acknowledgements
     writers: set[str] = field(default_factory=set)
-    #: (producer, place) of batches that were acknowledged since somebody began to count
+    #: (producer, place) of batches that were acknowledged since the run began to count
     acknowledged: set[tuple[str, int]] = field(default_factory=set)
     #: who reads all places until everything is read
     readers: list[Reader] = field(default_factory=list)
@@ -129,7 +129,7 @@ class Load:
     polls: list[list[Polled]] = field(default_factory=list)
     #: codes of errors that consumers were told of, by name
     troubles: list[str] = field(default_factory=list)
-    #: what consumers got since somebody looked
+    #: what consumers got since the observer last looked
     fresh: list[Polled] = field(default_factory=list)
     #: what a consumer reads from the beginning after everything was healed
     final_polls: list[Polled] = field(default_factory=list)

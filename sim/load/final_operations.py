@@ -37,13 +37,13 @@ class FinalOperation(NamedTuple):
 
 
 def unblocking_operations(world: World) -> Iterator[FinalOperation]:
-    """Where the strategy is to wait for an operator, one comes by and takes it away: else nobody may lead. So
-    does one where no logs are compared and nobody is in sync, eligible or known to have led last: he was
-    unregistered (D8.9), or the partition had no leader when ELR was switched on (B9)."""
+    """Where the strategy is to wait for an operator, an operator removes it: else no replica may lead. An
+    operator also acts where no logs are compared and no replica is in sync, eligible or known to have led
+    last: that one was unregistered (D8.9), or the partition had no leader when ELR was switched on (B9)."""
     for topic in world.topics:
         if _image(world).topic_config(topic.name, _STRATEGY) == "None":
             act = operators.set_config(Resource.topic(topic.name), _STRATEGY, None)
-            yield _done(world, f"wait for nobody: {topic.name}", act)
+            yield _done(world, f"wait for no operator: {topic.name}", act)
     for place, row in world.partitions() if world.shape.over_budget else ():
         has_nobody = not row.isr and not row.elr and row.last_known_leader is None
         if row.leader is None and has_nobody and not world.shape.recovery_manager:
@@ -304,5 +304,5 @@ def _logs(world: World, broker_id: int) -> tuple[Callable[[Admin], Awaitable[Any
 
 
 def _image(world: World) -> MetadataImage:
-    """As committed; an empty one while nobody leads the quorum."""
+    """As committed; an empty one while the quorum has no leader."""
     return world.image() or MetadataImage()

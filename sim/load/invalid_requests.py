@@ -1,8 +1,8 @@
-"""A peer that sends what no correct one does, to every node, as whoever it likes: all of it must be refused.
+"""A peer that sends what no correct one does, to every node, in any other's name: all of it must be refused.
 
 Owns what is sent and what was answered; `sim.checks.properties.invalid_requests` judges it, and all other
-properties see what it leads to. It lies only about what a node can know better: who claims to be a follower
-and is not cannot be told from one (nobody proves an identity here, D3).
+properties see what it leads to. It lies only about what a node can know better: a peer that claims to be a
+follower and is not cannot be told from one (no peer proves an identity here, D3).
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -204,12 +204,12 @@ class InvalidRequestClient:
             case 4:
                 moved = ReassignableTopic(name, (ReassignablePartition(index, (_NOBODY,)),))
                 request = AlterPartitionReassignmentsRequest(_TIMEOUT_MS, True, (moved,))
-                return _attempt("a move to nobody", request, ErrorCode.INVALID_REPLICA_ASSIGNMENT)
+                return _attempt("a move to no broker", request, ErrorCode.INVALID_REPLICA_ASSIGNMENT)
             case 5:
                 asked = ElectionTopicPartitions(name, (index,), (_NOBODY,))
                 elected = ElectLeadersRequest(ElectionKind.DESIGNATION, (asked,), _TIMEOUT_MS)
                 codes = ErrorCode.INELIGIBLE_REPLICA, ErrorCode.INVALID_REQUEST, ErrorCode.ELECTION_NOT_NEEDED
-                return _attempt("nobody designated", elected, *codes)
+                return _attempt("no broker designated", elected, *codes)
             case 6:
                 change = AlterableConfig("min.insync.replicas", ConfigOperation.SET, "none")
                 resource = AlterConfigsResource(RESOURCE_TOPIC, name, (change,))
@@ -286,7 +286,7 @@ class InvalidRequestClient:
                 return _attempt("a candidate of no such quorum", vote, code)
             case 1:
                 vote = VoteRequest(_CLUSTER, _NEVER, other, _NOBODY, _NEVER - 1, _NEVER, draw(2) == 1)
-                return _attempt("a vote of somebody else", vote, ErrorCode.INVALID_VOTER_KEY)
+                return _attempt("a vote of another voter", vote, ErrorCode.INVALID_VOTER_KEY)
             case 2:
                 vote = VoteRequest(_CLUSTER, 0, other, node_id, 0, _NEVER, True)
                 return _attempt("a candidate of long ago", vote, ErrorCode.FENCED_LEADER_EPOCH)

@@ -106,7 +106,7 @@ class Operations:
         return True
 
     def cancel_move_of(self, place: int) -> None:
-        """Whatever has become of it."""
+        """Also when it is over already."""
         if not self._world.operator_queue.is_busy:
             self._world.operator_queue.put(
                 f"cancel the move of {place}", operators.move(partition_at(place), None)
@@ -158,8 +158,8 @@ class Operations:
         return True
 
     def _elect_unclean(self, stream: Stream) -> bool:
-        """Whoever is alive leads, or whom operators name: only where losses are allowed, of partitions
-        without a leader if there are any."""
+        """A replica that is alive leads, or one that operators name: only where losses are allowed, of
+        partitions without a leader if there are any."""
         rows = self._world.partitions()
         rows = [(place, row) for place, row in rows if row.leader is None] or rows
         if not rows or self._world.operator_queue.is_busy or not self._world.shape.over_budget:
@@ -173,7 +173,7 @@ class Operations:
         return True
 
     def elect_by_hand(self, stream: Stream, place: int, leader: int) -> None:
-        """This one, or whoever is there: where losses are allowed only."""
+        """This one, or any live replica: where losses are allowed only."""
         if self._world.operator_queue.is_busy or not self._world.shape.over_budget:
             return
         kinds = (ElectionKind.DESIGNATION, ElectionKind.UNCLEAN, ElectionKind.LONGEST_LOG_AGGRESSIVE)
@@ -183,7 +183,7 @@ class Operations:
         self._world.operator_queue.put(f"elect b{leader} by {kind.name} for {place}", act)
 
     def unregister(self, broker_id: int) -> bool:
-        """Whatever it holds; the budget has been asked."""
+        """With all that it holds; the budget has been asked."""
         if self._world.operator_queue.is_busy:
             return False
         self._world.operator_queue.put(f"unregister b{broker_id}", operators.unregister(broker_id))
@@ -305,7 +305,7 @@ class Operations:
         return True
 
     def _change_strategy(self, stream: Stream) -> bool:
-        """What is done when nobody is complete: only where losses are allowed."""
+        """What is done when no replica is complete: only where losses are allowed."""
         topic, shape = self._topic(stream), self._world.shape
         if topic is None or not shape.over_budget:
             return False
@@ -316,7 +316,7 @@ class Operations:
         return True
 
     def be_aggressive(self, place: int) -> bool:
-        """Whoever is there may lead this partition, and the others of its topic: as `_change_strategy`."""
+        """Any live replica may lead this partition, and the others of its topic: as `_change_strategy`."""
         if self._world.operator_queue.is_busy or not self._world.shape.over_budget:
             return False
         self._set_strategy(partition_at(place).topic, "Aggressive")

@@ -59,7 +59,7 @@ class OperatorQueue:
         self.outcomes: dict[str, int] = {}
         #: what is being asked for, by its name
         self.under_way: tuple[str, Act] | None = None
-        #: what has succeeded since somebody looked
+        #: what has succeeded since the observer last looked
         self.fresh: list[tuple[str, Act]] = []
         self._answered_ns = 0
         #: {what was asked for: when that was answered last}
@@ -86,12 +86,12 @@ class OperatorQueue:
 
     def put(self, name: str, act: Act, done: Callable[[], None] | None = None) -> None:
         """Ask for an act; `done` is called when it has succeeded."""
-        assert self._client is not None, "nobody works here yet"
+        assert self._client is not None, "no operator works here yet"
         self._acts.append((name, act, done))
         self._client.process.call(self._ring)
 
     def clear(self) -> None:
-        """Forget what nobody has begun."""
+        """Forget what no operator has begun."""
         self._acts.clear()
 
     def _ring(self) -> None:
@@ -185,7 +185,7 @@ def add_partition(topic: str, total_count: int) -> Act:
 
 
 def make_topic(name: str, partitions: int, replicas: int, *, times: int = 1) -> Act:
-    """A topic that nobody writes to; with `times` it is deleted and made again at once."""
+    """A topic that no client writes to; with `times` it is deleted and made again at once."""
 
     async def run(admin: Admin) -> None:
         await admin.create_topic(name, partitions, replicas, timeout_ms=_TIMEOUT_MS)

@@ -1,7 +1,7 @@
 """A topic that is deleted and made again while it is written and read (R93, R107): of what its brokers still
 do for the one before nothing may touch the next.
 
-Owns the three programs. They keep no ledger, since nobody could say what of it must be left: the properties
+Owns the three programs. They keep no ledger, since no rule says what of it must be left: the properties
 look at each of these topics as at any other, until it is deleted.
 """
 

@@ -35,7 +35,7 @@ class ReadSpan:
 
 
 def seeking_reader(load: Load, read_spans: list[ReadSpan], work: Stream) -> Callable[[Runtime], object]:
-    """Reads until everybody has; starts anew as another consumer now and then, and after each error."""
+    """Reads until all readers have; starts anew as another consumer now and then, and after each error."""
 
     async def run(runtime: Runtime) -> None:
         while not load.is_read:

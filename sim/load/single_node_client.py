@@ -1,8 +1,8 @@
-"""A client that asks each node alone, whatever it is: an active controller, a deposed one, one that has just
-begun, a broker that nobody else would ask.
+"""A client that asks each node alone, in any role: an active controller, a deposed one, one that has just
+begun, a broker that no other client would ask.
 
 Owns what is asked and what was heard; `sim.checks.properties.stale_answers` judges it. Other clients ask any
-node that answers, and again, so what a single one says is seen by nobody else.
+node that answers, and again, so what a single one says is seen by no other.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,7 +28,7 @@ _ROWS_MAX = 1_000
 _LONGEST_GAP_MS = 300
 #: a topic that only this client makes and deletes; its name does not begin like those with load
 TOPIC = "q"
-#: whoever says that it was so already has to know that as well (K20)
+#: a node that says that it was so already has to know that as well (K20)
 _IS_THERE = (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
 _IS_GONE = (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
@@ -47,7 +47,7 @@ class Answer:
 
 @dataclass(slots=True)
 class FreshAnswers:
-    """Answers since somebody looked."""
+    """Answers since the observer last looked."""
 
     fresh: list[Answer] = field(default_factory=list)
 

@@ -2,8 +2,8 @@
 
 Owns the named streams. A stream draws only for its own purpose, so one more draw of the network moves nothing
 in the schedule. Zero is always the simplest choice: first in line, no fault, least delay. A tape that ends
-goes on with zeros, and among equals with each in turn (a partition that nobody writes to would be a failure
-of its own), so a tape may be cut and edited freely.
+goes on with zeros, and among equals with each in turn (a partition without any writes would be a failure of
+its own), so a tape may be cut and edited freely.
 """
 
 import random
@@ -28,7 +28,7 @@ class SeededStream:
     __slots__ = ("_random",)
 
     def __init__(self, seed: str) -> None:
-        # A text seeds the same generator in every process, whatever its hash seed.
+        # A text seeds the same generator in every process, with any hash seed.
         self._random = random.Random(seed).random
 
     def draw(self, bound: int) -> int:

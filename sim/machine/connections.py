@@ -241,7 +241,7 @@ class SimConnection:
         self._read_soon()
 
     def _answer_reset(self) -> None:
-        """Nobody has this connection here any more: the host says so."""
+        """No process has this connection here any more: the host says so."""
         if not self._other.is_closing:
             self._send(End.RESET)
 
@@ -300,7 +300,7 @@ class SimConnection:
         self.network.forget(self)
 
     def power_lost(self) -> None:
-        """Nobody is told."""
+        """The peer is not told."""
         self.is_closing = self.is_lost = True
         self.network.forget(self)
 

@@ -196,7 +196,7 @@ class SimDisk:
         return max(self.loop.now_ns, self._hangs_until_ns) + took_ns
 
     def lies(self, path: str) -> bool:
-        """P7: this flush of a log writes nothing. Small files are spared, or nobody would start again."""
+        """P7: this flush of a log writes nothing. Small files are spared, or no node would start again."""
         is_log = path.endswith(".log")
         return self.personality is Personality.LYING and is_log and one_in(self.stream, self.lies_one_in)
 

@@ -27,7 +27,7 @@ START_NS = 1_000_000_000_000
 #: The cycle collector runs at these handles and at no other time, so that it disturbs equal runs equally.
 _HANDLES_PER_COLLECTION = 1_000_000
 _CANCELLED_MAX = 4096
-#: so many handles within so much virtual time are nobody's work: a healthy cluster has one in ten of that
+#: so many handles within so much virtual time are no process's work: a healthy cluster has one in ten of that
 _LIVELOCK_HANDLES = 200_000
 _LIVELOCK_NS = 8_000_000_000
 
@@ -37,7 +37,7 @@ class Deadlock(AssertionError):
 
 
 class Livelock(AssertionError):
-    """Somebody tries the same thing over and over without a pause."""
+    """A process tries the same thing over and over without a pause."""
 
 
 class Handle:
@@ -93,7 +93,7 @@ class Process:
         self._exception_handler: Callable[[asyncio.AbstractEventLoop, dict[str, Any]], object] | None = None
 
     def call(self, callback: Callable[..., Any], *args: Any) -> Handle:
-        """Run `callback` in this process, after what is ready in it. The way in for everybody outside."""
+        """Run `callback` in this process, after what is ready in it. The way in for all code outside."""
         handle = Handle(self, callback, args)
         self.push(handle)
         return handle
@@ -353,7 +353,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         pass
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """Called by futures whose exception nobody took, when they are collected: no event of the world."""
+        """Called by futures whose exception no task took, when they are collected: no event of the world."""
 
     def _look_for_livelock(self) -> None:
         if self.steps >= self.steps_max:

@@ -3,7 +3,7 @@
 Within a connection nothing is lost, repeated or reordered: trouble is delay, or the end of the connection.
 What a cut holds back arrives after the heal, as retransmission would bring it. The kernel of a host outlives
 its processes: a killed process's connections end and its port refuses (D9's evidence), while a host without
-power or behind a cut is silent, and a connection to it stays half open until somebody writes to the host that
+power or behind a cut is silent, and a connection to it stays half open until a peer writes to the host that
 came back. A paused process reads nothing, and its host accepts for it. Draws come from one stream.
 """
 
@@ -54,9 +54,9 @@ class _Attempt:
         self.handler = handler
         self.peer = peer
         self.established: asyncio.Future[SimConnection] = asyncio.get_running_loop().create_future()
-        #: somebody has answered: no further attempts
+        #: the host has answered: no further attempts
         self.is_answered = False
-        #: nobody waits any more
+        #: the caller waits no more
         self.is_over = False
 
     def fail(self, error: NetworkError) -> None:
@@ -201,7 +201,7 @@ class SimNetwork:
             self._trace.add("end", f"{end.number} {end.host.name} {what.value}")
 
     def syn(self, attempt: _Attempt) -> None:
-        """In the kernel: an attempt sets out, and again until somebody answers or it is given up."""
+        """In the kernel: an attempt sets out, and again until the host answers or it is given up."""
         if attempt.is_over or attempt.is_answered or attempt.process.is_dead:
             return
         there = self.link(attempt.host, attempt.target)

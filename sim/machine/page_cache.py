@@ -192,7 +192,7 @@ class SimFolder:
         self.pending: list[tuple[str, Node | None]] = []
 
     def set(self, name: str, node: "Node | None") -> None:
-        """Give the name to a node, or to nobody."""
+        """Give the name to a node, or to none."""
         if node is None:
             self.cached.pop(name, None)
         else:

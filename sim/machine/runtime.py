@@ -79,7 +79,7 @@ class HandlerDelay:
     """Time that passes inside of handles: real ones take some. Without it two looks at the clock in one
     handle never differ, and timers that are set by one handle never become due apart.
 
-    One for all processes of a world, as they share its one thread: who takes time holds up everybody.
+    One for all processes of a world, as they share its one thread: one that takes time holds up all.
     """
 
     def __init__(self, loop: SimLoop, stream: Stream) -> None:

@@ -194,7 +194,7 @@ def _note_election(w: ModelWorld, part: PartitionState, before: Before, how: int
         part.recovery_quorum_holds = False
     if part.leader >= 0 and (part.leader != before.leader or part.leader_epoch != before.leader_epoch):
         if how >= 3 and not (how == LONGEST_LOG and (before.isr | before.elr) >> part.leader & 1):
-            # R68: whatever is not from ISR or ELR is reported as a possible loss
+            # R68: a leader that is not from ISR or ELR is reported as a possible loss
             part.may_have_lost += 1
             part.recovery_quorum_holds = False
             w.mark(f"elected: {how}")

@@ -56,7 +56,7 @@ def serve_fetch(w: ModelWorld, bits: int) -> bool:
         if request is not None and replica.answer is None:
             answer = handle_fetch(w, replica.broker, replica.partition, request)
             if answer is None:
-                replica.request = None  # an error, or nobody there
+                replica.request = None  # an error, or no process there
             else:
                 replica.answer = answer
             return True
@@ -151,7 +151,7 @@ def time_out_fetch(w: ModelWorld, bits: int) -> bool:
 
 
 def late_fetch(w: ModelWorld, bits: int) -> bool:
-    """Something arrives that its sender has given up: a request changes the leader, an answer nobody."""
+    """Something arrives that its sender has given up: a request changes the leader, an answer no replica."""
     late = w.late
     if not late:
         return False

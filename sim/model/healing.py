@@ -1,4 +1,4 @@
-"""The end of a walk: faults stop, everybody comes back, and what must come about does (L-1 to L-9).
+"""The end of a walk: faults stop, all brokers come back, and what must come about does (L-1 to L-9).
 
 Owns a fair schedule and the liveness properties. Where the strategy waits for an operator, no leader is asked
 for; where a possible loss was reported, only agreement of the replicas is.

@@ -137,7 +137,7 @@ def _cut_power(w: ModelWorld, broker: ModelBroker, bits: int) -> None:
 
 
 def lose_tail(w: ModelWorld, replica: ModelReplica, end: int) -> None:
-    """The disk keeps what is below `end` (not below what is durable), if somebody may lose now (G-1)."""
+    """The disk keeps what is below `end` (not below what is durable), if the replica may lose now (G-1)."""
     end = max(end, replica.durable)
     if end < len(replica.log) and may_lose(w, replica):
         w.mark("records lost by power")

@@ -370,7 +370,7 @@ class LastKnownElrGains:
 
 
 class ElectionOrder:
-    """A-13: ISR, else unfenced ELR, else by strategy; nobody who is not active, on no path."""
+    """A-13: ISR, else unfenced ELR, else by strategy; no broker that is not active, on no path."""
 
     name = "A-13 ElectionOrder"
 
@@ -381,7 +381,7 @@ class ElectionOrder:
         leader = part.leader
         if leader < 0:
             if how == 0 and cause in (FENCING, SHUTDOWN, UNFENCING) and (part.isr or part.elr) & active:
-                return f"nobody leads while {members((part.isr or part.elr) & active)} could"
+                return f"there is no leader while {members((part.isr or part.elr) & active)} could"
             return None
         if leader == old.leader and part.leader_epoch == old.leader_epoch:
             return None

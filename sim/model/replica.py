@@ -185,7 +185,7 @@ def raise_high_watermark(w: ModelWorld, replica: ModelReplica, new: int) -> None
 
 
 def shorten(w: ModelWorld, replica: ModelReplica, end: int) -> None:
-    """Cut the log, whoever wants it; what is above `end` is gone from this disk."""
+    """Cut the log, for any reason; what is above `end` is gone from this disk."""
     log = replica.log
     if end >= len(log):
         return

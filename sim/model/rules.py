@@ -294,7 +294,7 @@ class Rules:
         return FROM_ELR if elr >> replica & 1 else LONGEST_LOG
 
     def leader_epoch(self, part: PartitionState, leader: int, takes_over: bool, lost_replica: bool) -> int:
-        """Every decision about the leader counts, also for nobody, and so does a lost replica (R2, R4)."""
+        """Every decision about the leader counts, also for none, and so does a lost replica (R2, R4)."""
         return part.leader_epoch + (leader != part.leader or takes_over or lost_replica)
 
     def counted_replicas(self, order: tuple[int, ...], original: tuple[int, ...] | None) -> int:
@@ -315,7 +315,7 @@ class Rules:
 
     def may_redirect(self, part: PartitionState, replicas: int, is_cancel: bool) -> bool:
         """Cancelling or redirecting must not leave complete replicas behind (R103, A-17): what stays of
-        the ISR is at least min ISR, unless nobody complete is dropped."""
+        the ISR is at least min ISR, unless no complete replica is dropped."""
         staying = part.isr & replicas
         dropped = (part.isr | part.elr | part.last_known_elr) & ~replicas
         if is_cancel or dropped:
@@ -336,7 +336,7 @@ class Rules:
         )
 
     def recovery_choice(self, world: ModelWorld, part: PartitionState, recovery: ModelRecovery) -> int:
-        """Who is elected now, -1 for nobody yet (R63-R66, N-3, D8.3)."""
+        """The replica that is elected now, -1 for none yet (R63-R66, N-3, D8.3)."""
         strategy = world.setup.strategy
         active = world.active & part.replicas
         valid = 0
@@ -357,9 +357,9 @@ class Rules:
         return self.best_log(part, recovery, valid)
 
     def candidates_of_recovery(self, part: PartitionState, recovery: ModelRecovery, valid: int) -> int:
-        """The last known ELR, and whoever ends in the same epoch as the best of it: one leader wrote both.
+        """The last known ELR, and all that end in the same epoch as the best of it: one leader wrote both.
         What others wrote in a later epoch may never have been committed, while an older record was committed
-        after it: a higher epoch proves nothing about them. Everybody, if the last known ELR is empty-handed:
+        after it: a higher epoch proves nothing about them. All, if no log of the last known ELR has records:
         then nothing was committed, or all of it is gone."""
         known = valid & part.last_known_elr
         best = recovery.replies[self.best_log(part, recovery, known)]

@@ -63,7 +63,7 @@ CAUSES = (
     FIRST_ACTIVE,
     LONGEST_LOG,
 ) = range(6)
-KINDS = ("nobody", "isr", "elr", "last known leader", "first active", "longest log")
+KINDS = ("none", "isr", "elr", "last known leader", "first active", "longest log")
 
 NO_EPOCH = -1
 #: no clean-shutdown file
@@ -104,7 +104,7 @@ class Setup:
     unclean_elections: bool = False
     #: every write is flushed before it counts (D6)
     flush_every_write: bool = False
-    #: replicas of one partition that may lack records they once held, beyond MinISR - 1; None: nobody loses
+    #: replicas of one partition that may lack records they once held, beyond MinISR - 1; None: none loses
     budget_excess: int | None = 0
     reassigns: bool = True
     changes_min_isr: bool = True
@@ -412,7 +412,7 @@ class ModelWorld:
         self.touched = 0
         #: rare states, counted
         self.marks: dict[str, int] = {}
-        #: the last one since somebody looked, for triggers
+        #: the last one since the walk last looked, for triggers
         self.last_mark = ""
 
     @property

@@ -141,7 +141,7 @@ def _slots(weights: Sequence[float], chosen: Sequence[int]) -> tuple[int, ...]:
 
 
 def new_world(setup: Setup, rules: Rules, checker: Checker) -> ModelWorld:
-    """A cluster that has just come up: everybody registered, unfenced and caught up, all logs empty."""
+    """A cluster that has just come up: all brokers registered, unfenced and caught up, all logs empty."""
     w = ModelWorld(setup, rules, checker)
     for broker in w.brokers:
         w.epochs[broker.id] = broker.epoch = len(w.metadata)
@@ -259,7 +259,7 @@ def _verdict(w: ModelWorld, mix: str, trace: list[int], violation: ModelViolatio
 
 
 def lacks_acknowledged(w: ModelWorld, part: PartitionState) -> bool:
-    """The present leader's log lacks an acknowledged record. False while nobody leads."""
+    """The present leader's log lacks an acknowledged record. False while there is no leader."""
     if part.leader < 0:
         return False
     log = w.brokers[part.leader].replicas[part.index].log
@@ -267,11 +267,11 @@ def lacks_acknowledged(w: ModelWorld, part: PartitionState) -> bool:
 
 
 def _demand_reports(w: ModelWorld) -> None:
-    """G-4: whatever is lost, the controller has reported a possible loss."""
+    """G-4: when records are lost, the controller has reported a possible loss."""
     for part in w.partitions:
         if not part.may_have_lost and lacks_acknowledged(w, part):
             raise ModelViolation(
-                "G-4 LossIsReported", f"partition {part.index} lost records and nobody said so"
+                "G-4 LossIsReported", f"partition {part.index} lost records and no controller said so"
             )
 
 

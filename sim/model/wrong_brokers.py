@@ -179,7 +179,7 @@ class TruncatesToHighWatermark(ModelMutant):
 
 
 class TruncatesToLeadersEnd(ModelMutant):
-    """A follower truncates to the end that the leader names, whatever its own log holds."""
+    """A follower truncates to the end that the leader names, also where its own log differs below that."""
 
     def truncation(self, log: list[int], high_watermark: int, epoch: int, end: int) -> int:
         return min(len(log), end)

@@ -67,7 +67,7 @@ class ElrForgets(ModelMutant):
 
 
 class LastKnownElrClearedByElection(ModelMutant):
-    """The last known ELR is forgotten when somebody is elected, not when min ISR is reached."""
+    """The last known ELR is forgotten when a replica is elected, not when min ISR is reached."""
 
     row = 27
 
@@ -229,7 +229,7 @@ class AcceptsOldPartitionEpoch(ModelMutant):
 
 
 class AcceptsOldLeaderEpoch(ModelMutant):
-    """AlterPartition is granted whoever leads by now."""
+    """AlterPartition is granted also when its sender leads no more."""
 
     def judge(
         self, world: ModelWorld, part: PartitionState, sender: int, sender_epoch: int, proposal: ModelProposal
@@ -303,7 +303,7 @@ class RecoversFromOutsiders(ModelMutant):
 
 
 class LongestLogBeforeEpoch(ModelMutant):
-    """The longest log wins, whatever epoch it ends in (B22)."""
+    """The longest log wins, whichever epoch it ends in (B22)."""
 
     def best_log(self, part: PartitionState, recovery: ModelRecovery, valid: int) -> int:
         replies = [(reply[2], broker) for broker, reply in enumerate(recovery.replies) if reply]
@@ -328,14 +328,14 @@ class CompletesBelowMinIsr(ModelMutant):
 
 
 class CompletesWithoutAdding(ModelMutant):
-    """A reassignment completes with enough in sync, whoever that is."""
+    """A reassignment completes with enough in sync, also when no new replica is."""
 
     def completes_reassignment(self, staying: int, adding: int, min_isr: int) -> bool:
         return staying.bit_count() >= min_isr
 
 
 class CancelsBelowMinIsr(ModelMutant):
-    """A reassignment is cancelled whatever stays in the ISR."""
+    """A reassignment is cancelled however few stay in the ISR."""
 
     def may_redirect(self, part: PartitionState, replicas: int, is_cancel: bool) -> bool:
         return True

@@ -1,4 +1,4 @@
-"""Mutants of what a leader does as soon as it may, and of what is told of waiting: whatever is forgotten the
+"""Mutants of what a leader does as soon as it may, and of what is told of waiting: what is forgotten the
 next write or the next look at followers makes good, and only time is lost.
 
 Owns wrong functions only; each docstring says which rule is gone.
@@ -122,13 +122,13 @@ def flushes_acknowledge_nothing(original: Any, self: Any, partition: Any) -> Any
 
 @mutant(ProducePath, "request", breaks="A-18", by="A-18", setting=CUT_OFF, killed_by="A-18@1")
 def waits_for_as_long_as_there_is(original: Any, self: Any, reply_to: Any, request: Any, now_ms: int) -> Any:
-    """A write waits for ten minutes, whatever its producer has asked for."""
+    """A write waits for ten minutes, also when its producer has asked for less."""
     return original(self, reply_to, replace(request, timeout_ms=TIMEOUT_MS_MAX), now_ms)
 
 
 @mutant(ReplicaManager, "_retire", breaks="A-18, R27", by="A-18", setting=MOVING, killed_by="A-18@3")
 def writes_wait_for_what_has_gone(original: Any, self: Any, partition: Any) -> None:
-    """Whoever waits for a partition that has gone from here waits until its time is over."""
+    """A request that waits for a partition that has gone from here waits until its time is over."""
     state_changed = ProducePath.state_changed
     ProducePath.state_changed = lambda self, key: []  # type: ignore[method-assign]
     try:
@@ -163,7 +163,7 @@ def logs_keep_their_first_settings(original: Any, self: Any, partition: Any, now
 
 @mutant(replica_manager, "log_config", breaks="D5", by="D6", killed_by="D6@1")
 def files_say_nothing_of_topics(original: Any, image: Any, topic_name: str, static: Any) -> Any:
-    """Where neither topic nor cluster say anything the default counts, whatever the file says."""
+    """Where neither topic nor cluster say anything the default counts, not what the file says."""
     return original(image, topic_name, {**static, "log.segment.bytes": 1 << 30})
 
 

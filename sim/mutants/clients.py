@@ -22,7 +22,7 @@ from holdfast.protocol.errors import ErrorCode
 from holdfast.sim.mutants.mutant import Setting, mutant
 from holdfast.sim.mutants.storage import FLAPPING, RETRIES
 
-#: nobody answers for longer than a delivery may take
+#: no broker answers for longer than a delivery may take
 SILENCE = Setting(
     faults={
         "isolate_leader": 6,
@@ -255,7 +255,7 @@ def ends_are_beginnings(original: Any, self: Any, part: Any, policy: Any) -> Non
 
 @mutant(Sender, "open_batch", breaks="L-5", by="late L-5", setting=SILENCE, killed_by="late@3")
 def gives_up_late(original: Any, self: Any, queue: Any, now_ms: Any) -> None:
-    """A batch that nobody takes is given up three seconds after its delivery time is over."""
+    """A batch that no broker takes is given up three seconds after its delivery time is over."""
     original(self, queue, now_ms)
     queue.open.deadline_ms += 3_000
 
@@ -338,7 +338,7 @@ def bytes_of_failures_stay_in_the_buffer(
     base_offset: int = -1,
     leader_epoch: int = -1,
 ) -> None:
-    """What was given up counts as buffered for ever: after 32 MiB of it nobody may send."""
+    """What was given up counts as buffered for ever: after 32 MiB of it the producer may not send."""
     kept = self.buffered_bytes
     original(
         self, batch, outcome, effects, error, error_text, base_offset=base_offset, leader_epoch=leader_epoch
@@ -358,7 +358,7 @@ def deliveries_tell_where_their_batch_begins(original: Any, self: Any) -> Any:
     PartitionFetch, "fetch_epoch", breaks="R81, R88", by="mended", setting=ANOTHER_PAST, killed_by="mended@9"
 )
 def reads_on_in_any_past(original: Any, self: Any) -> int:
-    """A consumer does not say of which epoch it has read last, so nobody tells it that this is gone."""
+    """A consumer does not say of which epoch it has read last, so no broker tells it that this is gone."""
     return -1
 
 
@@ -397,4 +397,4 @@ def tells_of_every_trouble(
 def fails_behind_each_answer(original: Any, self: Any, effect: Any, answer: Any) -> None:
     """A callback of the producer raises; what it was there for is done."""
     original(self, effect, answer)
-    raise RuntimeError("what nobody awaits has failed")
+    raise RuntimeError("what no task awaits has failed")

@@ -26,7 +26,7 @@ from holdfast.sim.mutants.replication import BRIDGED, OVERTAKEN, REFUSED
 BELOW_MIN_ISR = Setting(
     faults={"kill_broker": 5, "kill_leader": 4, "power_broker": 3, "power_leader": 3, "isolate_leader": 1}
 )
-#: everybody stops uncleanly sooner or later, and the controller moves
+#: all brokers stop uncleanly sooner or later, and the controller moves
 ACTIVE_MOVES = Setting(
     faults={"kill_active": 5, "isolate_active": 3, "pause_active": 3, "kill_leader": 3, "kill_broker": 3}
 )
@@ -235,7 +235,7 @@ def last_known_elr_cleared_by_election(
     unclean: Any = (),
     forgotten: Any = (),
 ) -> Any:
-    """The last known ELR is forgotten as soon as somebody is in sync, not when min ISR is reached."""
+    """The last known ELR is forgotten as soon as a replica is in sync, not when min ISR is reached."""
     sets = original(
         before,
         old_isr=old_isr,
@@ -462,7 +462,7 @@ def accepts_old_partition_epoch(
     killed_by="A-4@1",
 )
 def accepts_old_leader_epoch(original: Any, image: Any, partition: Any, sender_id: int, proposal: Any) -> Any:
-    """AlterPartition is granted whoever leads by now, if that one is a member."""
+    """AlterPartition is granted also to a former leader, if the present one is a member."""
     error = original(image, partition, sender_id, proposal)
     isr = [member.broker_id for member in proposal.new_isr]
     if error is ErrorCode.FENCED_LEADER_EPOCH and partition.leader in isr:
@@ -520,7 +520,7 @@ def unclean_leaves_like_clean(
 
 @mutant(ClusterControl, "_registration_error", breaks="R30, D14", by="A-7 I-5 A-14", killed_by="A-7@3")
 def registers_over_live_epoch(original: Any, self: Any, image: Any, request: Any) -> Any:
-    """A registration is granted while the session of the old epoch lives, whatever it proves."""
+    """A registration is granted while the session of the old epoch lives, also without any proof."""
     error, text = original(self, image, request)
     if error is ErrorCode.DUPLICATE_BROKER_REGISTRATION:
         return ErrorCode.NONE, None
@@ -541,8 +541,8 @@ def any_epoch_proves_a_clean_stop(original: Any, self: Any, draft: Any, request:
     "register",
     breaks="R32",
     by="R32",
-    masked="a broker that lacks a log dir of its configuration names no epoch (R33): it takes somebody who "
-    "changes log.dirs",
+    masked="a broker that lacks a log dir of its configuration names no epoch (R33): it takes an operator "
+    "who changes log.dirs",
 )
 def proves_also_dirs_that_are_gone(original: Any, self: Any, draft: Any, request: Any, now_ms: int) -> Any:
     """A stop counts as clean though log dirs are missing that were there."""
@@ -597,7 +597,7 @@ def fences_without_taking_out(
     "heartbeat",
     breaks="R24",
     by="D3 R25",
-    # One that was really overtaken names a metadata offset before the new registration, and unfences nobody.
+    # One that was really overtaken names a metadata offset before the new registration, unfencing no broker.
     setting=Setting(faults={"kill_broker": 2, "kill_leader": 1}, shape={"intrudes": True}),
     killed_by="D3@1",
 )

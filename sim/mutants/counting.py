@@ -1,5 +1,4 @@
-"""Mutants of what is counted and never taken off: nothing is lost by them, but one day nobody is served any
-more.
+"""Mutants of what is counted and never taken off: nothing is lost by them, but one day no client is served.
 
 Owns wrong functions only; each docstring says which rule is gone.
 """

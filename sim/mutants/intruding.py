@@ -1,4 +1,4 @@
-"""Mutants that serve what no correct peer asks for: nobody but an intruder would notice.
+"""Mutants that serve what no correct peer asks for: only an intruder would notice.
 
 Owns wrong functions only; each docstring says which rule is gone.
 """
@@ -22,7 +22,7 @@ INTRUDED = Setting(faults={"kill_leader": 1}, shape={"intrudes": True}, gap_ms=3
 
 @mutant(produce_path, "check_batch", breaks="D4", by="D3", setting=INTRUDED, killed_by="D3@1")
 def takes_turned_bits(original: Any, buffer: Any, position: int = 0) -> Any:
-    """Nobody looks at the crc of what a client sends."""
+    """The leader does not look at the crc of what a client sends."""
     return parse_header(buffer, position)
 
 
@@ -76,7 +76,7 @@ def serves_other_clusters(original: Any, cluster_id: Any, config: Any) -> Any:
 
 @mutant(answers, "_check_voter_key", breaks="K6", by="D3", setting=INTRUDED, killed_by="K4@1")
 def answers_for_others(original: Any, voter_id: int, config: Any) -> Any:
-    """Whoever is reached votes, whoever was meant."""
+    """A voter that is reached votes, also when another one was meant."""
     return None
 
 

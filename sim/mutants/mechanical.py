@@ -1,8 +1,8 @@
 """Mechanical mutants: production code with one condition, bound or call broken, found by reading its syntax.
 
 Owns which changes there are and how one is put into a running process: the code of the function that holds
-it is exchanged, and put back. What people think of as a rule is in the modules beside this one; here nobody
-has thought, so nobody's blind spots are shared.
+it is exchanged, and put back. What developers think of as a rule is in the modules beside this one; these
+changes are not chosen by them, and do not share their blind spots.
 """
 
 import ast
@@ -117,7 +117,7 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
 
 
 def _function(module: ModuleType, name: str, line: int) -> tuple[FunctionType, CodeType]:
-    """The function of that name around the line, whatever it is wrapped in. Raises: NotExchangeable."""
+    """The function of that name around the line, without its wrappers. Raises: NotExchangeable."""
     found: Any = module
     for part in name.split("."):
         found = vars(found).get(part)
@@ -246,7 +246,7 @@ class _Rewriter(ast.NodeTransformer):
     def visit_Assign(self, node: ast.Assign) -> ast.AST:
         text = ast.unparse(node)
         self.generic_visit(node)
-        # an attribute that nobody sets at first is no rule broken
+        # an attribute that no code sets at first is no rule broken
         is_kept = isinstance(node.targets[0], (ast.Attribute, ast.Subscript))
         return self._without(node, text) if is_kept and "__init__" not in self._names else node
 

@@ -47,7 +47,7 @@ ANSWERS_LOST = Setting(
 SWITCHED = Setting(
     band="switched-elr", faults={"switch_elr": 4, "kill_broker": 3, "kill_active": 3, "isolate_broker": 2}
 )
-#: everybody falls, and operators elect
+#: all brokers fall, and operators elect
 BY_HAND = Setting(
     band="over-budget",
     faults={"elect_unclean": 5, "crumble": 3, "kill_all_brokers": 3, "power_broker": 3},
@@ -86,7 +86,7 @@ VOTERS_FALL = Setting(
 
 
 class _OnlyIsr:
-    """A replication control that takes nobody out who is in no ISR."""
+    """A replication control that takes no broker out that is in no ISR."""
 
     def __init__(self, replication: Any, broker_id: int) -> None:
         self._replication, self._broker_id = replication, broker_id
@@ -158,7 +158,7 @@ def elr_goes_off_and_leaves_its_sets(
     config_control, "_partition_without_isr", breaks="B8", by="R108", setting=SWITCHED, killed_by="R108@3"
 )
 def elr_goes_off_while_it_is_needed(original: Any, image: Any) -> Any:
-    """ELR is switched off also while a partition has nobody in its ISR."""
+    """ELR is switched off also while the ISR of a partition is empty."""
     return None
 
 
@@ -231,12 +231,12 @@ def counts_those_that_leave(original: Any, image: Any, topic: Any, asked: Any, r
 def fenced_brokers_get_replicas_too(
     original: Any, active: Any, fenced: Any, *, partition_count: int, replication_factor: int, start: int
 ) -> Any:
-    """Whoever is registered gets replicas of a new topic, though enough others are ready: it begins with few
+    """Any registered broker gets replicas of a new topic, though enough others are ready: it begins with few
     in sync."""
     more = {"partition_count": partition_count, "replication_factor": replication_factor, "start": start}
     placed = original([*active, *fenced], [], **more)
     ready = {broker_id for broker_id, _ in active}
-    # nobody would lead some of it otherwise
+    # some of its partitions would have no leader otherwise
     return placed if all(ready & {*replicas} for replicas in placed) else original(active, fenced, **more)
 
 
@@ -313,7 +313,7 @@ def renounces_without_a_word(original: Any, self: Any) -> Any:
     quorum_controller, "undecided", breaks="K20, K23", by="K20", setting=BUSY_OPERATORS, killed_by="K20@1"
 )
 def undecided_is_nothing_done(original: Any, request: Any) -> Any:
-    """What may yet be committed is refused as if nothing had been done: whoever passes it on asks again."""
+    """What may yet be committed is refused as if nothing had been done: the broker between asks again."""
     return refusal(request, ErrorCode.NOT_CONTROLLER, "not the active controller any more; ask the next one")
 
 

@@ -67,7 +67,7 @@ STALE = Setting(
 )
 #: the disk of the active controller is slower than those of its followers
 SLOW_DISKS = Setting(faults={"slow_disk": 8, "hang_disk": 6, "kill_broker": 3, "kill_leader": 3}, gap_ms=300)
-#: a leader of the quorum writes what nobody gets
+#: a leader of the quorum writes what no voter gets
 PARTED = Setting(
     faults={
         "isolate_active": 6,
@@ -182,7 +182,7 @@ def grants_every_pre_vote(original: Any, role: Any, own: Any, candidate: Any) ->
     killed_by="K4@1",
 )
 def asks_in_an_epoch_of_its_own(original: Any, self: Any, role: Any, voter_id: int) -> Any:
-    """Who asks whether it would be supported asks in the next epoch, which nobody is in."""
+    """A voter that asks whether it would be supported asks in the next epoch, which no voter is in."""
     request = original(self, role, voter_id)
     if isinstance(role, Prospective):
         return replace(request, raft_epoch=request.raft_epoch + 1)
@@ -271,7 +271,7 @@ def _no_deadline(original: Any, self: Any, timeout_ms: int) -> Any:
     killed_by="K7@2",
 )
 def leads_for_ever(original: Any, self: Any, raft_epoch: int, leader_id: int) -> Any:
-    """A leader steps down neither when it hears of a later epoch nor when nobody follows it."""
+    """A leader steps down neither when it hears of a later epoch nor when no voter follows it."""
     return ignores_later_epochs(original, self, raft_epoch, leader_id)
 
 
@@ -439,7 +439,7 @@ def asks_nobody_before_it_runs(original: Any, self: Any) -> None:
 
 @mutant(Member, "resign", breaks="K6, K3", by="K6", setting=QUORUM, killed_by="K6@1")
 def resigns_silently(original: Any, self: Any, reason: str) -> None:
-    """A leader that leads no more tells nobody."""
+    """A leader that leads no more tells no other voter."""
     original(self, reason)
     self.role.calls = self.calls_to(())
 
@@ -453,14 +453,14 @@ def stops_as_a_leader(original: Any, self: Any, event: Any) -> None:
 
 @mutant(Member, "become_leader", breaks="K6", by="K6", setting=QUORUM, killed_by="K6@1")
 def leads_silently(original: Any, self: Any, votes: Any) -> None:
-    """Who is elected tells nobody: the others find out when they ask around."""
+    """An elected voter tells no other: the others find out when they ask around."""
     original(self, votes)
     self.role.calls = self.calls_to(())
 
 
 @mutant(Member, "leader_gone", breaks="D9, K6", by="K6", setting=QUORUM, killed_by="K6@1")
 def waits_for_leaders_that_are_gone(original: Any, self: Any, delay_ms: int) -> None:
-    """A voter waits for its whole fetch timeout, whatever it knows of its leader."""
+    """A voter waits for its whole fetch timeout, also when it knows that its leader is gone."""
 
 
 @mutant(election, "election_timeout_ms", breaks="K7", by="K6", setting=PARTED, killed_by="K6@1")
@@ -502,7 +502,7 @@ def notes_the_first_time_only(
 
 @mutant(leadership, "_rows", breaks="K16", by="K16", setting=DESCRIBED, killed_by="K16@3")
 def tells_of_everybody_at_the_end(original: Any, replicas: Any, to_wall_ms: int) -> Any:
-    """Whoever has asked is told of as if it had all that anybody has."""
+    """The leader describes each node that has asked as if it had all that any node has."""
     rows = original(replicas, to_wall_ms)
     end = max((row.log_end_offset for row in rows), default=-1)
     return [replace(row, log_end_offset=end) for row in rows]
@@ -510,5 +510,5 @@ def tells_of_everybody_at_the_end(original: Any, replicas: Any, to_wall_ms: int)
 
 @mutant(answers, "describe_elsewhere", breaks="K16", by="K16", setting=DESCRIBED, killed_by="K16@1")
 def tells_of_the_quorum_without_leading(original: Any, leader_id: int, raft_epoch: int) -> Any:
-    """Who does not lead answers as if there were nobody in the quorum."""
+    """A voter that does not lead answers as if the quorum had no voters."""
     return replace(original(leader_id, raft_epoch), error_code=ErrorCode.NONE)

@@ -62,7 +62,7 @@ MIN_ISRS = Setting(
     },
     gap_ms=400,
 )
-#: beyond the budget operators elect by hand when nobody may lead
+#: beyond the budget operators elect by hand when no replica may lead
 BY_HAND = Setting(
     band="over-budget",
     faults={
@@ -276,7 +276,7 @@ def epoch_stays_when_a_replica_leaves(original: Any, self: Any, record: Any) -> 
 def min_isr_change_forgets_elr(
     original: Any, before: Any, isr: Any, min_isr: int, replicas: Any, requested: Any, context: Any
 ) -> Any:
-    """A change of min ISR clears both sets, whatever the ISR (as Kafka does)."""
+    """A change of min ISR clears both sets, with any ISR (as Kafka does)."""
     sets, rule = original(before, isr, min_isr, replicas, requested, context)
     return (EligibleSets(), rule) if min_isr != before.min_isr else (sets, rule)
 

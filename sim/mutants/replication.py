@@ -270,7 +270,7 @@ def majority_high_watermark(original: Any, self: Partition, now_ms: int) -> Any:
 
 @mutant(Partition, "advance_high_watermark", breaks="F3", by="I-8 A-2 I-7", killed_by="A-2@1")
 def counts_nobody_else(original: Any, self: Partition, now_ms: int) -> Any:
-    """The leader counts nobody but itself."""
+    """The leader counts no replica but itself."""
     leadership = self.leadership
     if leadership is None:
         return original(self, now_ms)
@@ -456,7 +456,7 @@ def never_shrinks(original: Any, self: Partition, now_ms: int) -> Any:
     killed_by="R51@2",
 )
 def forgets_who_was_caught_up(original: Any, self: Partition, now_ms: int) -> Any:
-    """Whoever has what the leader had at the beginning of its epoch counts as caught up."""
+    """A follower that has what the leader had at the beginning of its epoch counts as caught up."""
     leadership = self.leadership
     former = None if leadership is None else leadership.position
     moved = original(self, now_ms)
@@ -538,7 +538,7 @@ def truncates_to_high_watermark(
 def truncates_to_leaders_end(
     original: Any, self: Partition, diverging_epoch: int, leader_end_offset: int
 ) -> Any:
-    """A follower truncates to the end that the leader names, whatever its own log holds."""
+    """A follower truncates to the end that the leader names, also where its own log differs below that."""
     return max(self.log.log_start_offset, min(leader_end_offset, self.log.log_end_offset))
 
 

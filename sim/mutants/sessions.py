@@ -28,7 +28,7 @@ STOPPED_UNSEEN = Setting(faults={"stop_broker": 5, "late_metadata": 4, "one_way"
     ClusterControl, "check_sessions", breaks="R25, R20", by="R25 OwnBug", setting=SILENT, killed_by="R25@1"
 )
 def fences_nobody_for_silence(original: Any, self: Any, draft: Any, now_ms: int) -> Any:
-    """Whoever is silent stays unfenced."""
+    """A broker that is silent stays unfenced."""
     self._next_check_ms = None
 
 
@@ -47,7 +47,7 @@ def sessions_last_half_as_long(original: Any, self: Any, draft: Any, now_ms: int
 
 @mutant(ClusterControl, "start", breaks="R26", by="R25", setting=STOOD_STILL, killed_by="R25@1")
 def new_controllers_wait_for_four_sessions(original: Any, self: Any, image: Any, now_ms: int) -> Any:
-    """A controller that becomes active gives everybody four sessions in one."""
+    """A controller that becomes active gives all brokers four sessions in one."""
     original(self, image, now_ms)
     for session in self._sessions.values():
         session.last_contact_ms += 3 * self._config.session_timeout_ms
@@ -63,7 +63,7 @@ def fences_after_standing_still(original: Any, self: Any, draft: Any, now_ms: in
 
 @mutant(ClusterControl, "on_connection_closed", breaks="D9", by="R25", setting=GONE, killed_by="R25@1")
 def looks_after_nobody(original: Any, self: Any, image: Any, event: Any) -> Any:
-    """Nobody asks whether a broker whose connection is lost is gone: it leads until its session ends."""
+    """The controller does not probe a broker whose connection is lost: it leads until its session ends."""
     return []
 
 
@@ -98,7 +98,7 @@ def proofs_wait_for_the_session(original: Any, self: Any, image: Any, request: A
 
 @mutant(ClusterControl, "_next_state", breaks="R22", by="R25", setting=STOPPED, killed_by="R25@1")
 def lets_leaders_go(original: Any, self: Any, image: Any, broker: Any, session: Any, request: Any) -> Any:
-    """A broker that asks to leave may go at once, whatever it leads."""
+    """A broker that asks to leave may go at once, though it leads partitions."""
     state = original(self, image, broker, session, request)
     return _NextState.SHUTDOWN_NOW if request.want_shutdown else state
 

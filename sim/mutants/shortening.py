@@ -157,7 +157,7 @@ def looks_behind_the_time(original: Any, self: Any, timestamp_ms: int) -> Any:
 def deletes_nothing(
     original: Any, segments: Any, config: Any, wall_ms: Any, log_start_offset: Any, kept_offset: Any
 ) -> int:
-    """Logs grow for ever, whatever their topics ask for."""
+    """Logs grow for ever, though their topics ask for deletion."""
     return 0
 
 

@@ -316,7 +316,7 @@ def _no_answers(original: Any, self: Any, key: Any) -> Any:
     killed_by="A-18@2",
 )
 def acknowledges_in_later_epoch(original: Any, self: Any, leader_epoch: int, required_acks: int = -1) -> Any:
-    """Whoever leads again acknowledges what it appended in a former epoch."""
+    """A broker that leads again acknowledges what it appended in a former epoch."""
     return ErrorCode.NONE
 
 
@@ -372,7 +372,7 @@ def elects_replicas_of_failed_dirs(original: Any, self: Any, replicas: Any, key:
 
 @mutant(Lifecycle, "shutdown_wanted", breaks="R22", by="R22", setting=STOPPED, killed_by="R22@3")
 def stops_without_asking(original: Any, self: Any, now_ms: Any) -> Any:
-    """A broker that shall stop does not ask to leave: nobody leads what it has led until it is missed."""
+    """A broker that shall stop does not ask to leave: no broker leads what it has led until it is missed."""
     return self._stop("at once")
 
 

@@ -1,4 +1,4 @@
-"""Plays ordinary stories with mechanical mutants, and says which of them nobody notices.
+"""Plays ordinary stories with mechanical mutants, and says which of them no property notices.
 
 Owns what becomes of one: noticed, without any effect on these stories, or to be looked at. A survivor may be
 an optimisation, a courtesy, masked by another rule, or a blind spot; only people can tell.

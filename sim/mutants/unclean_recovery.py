@@ -77,7 +77,7 @@ ALL_EMPTY = Setting(
     gap_ms=500,
     seconds=15,
 )
-#: beyond the budget operators elect whoever is there, again and again
+#: beyond the budget operators elect any live replica, again and again
 GIVEN_UP = Setting(
     band="over-budget",
     faults={
@@ -101,7 +101,7 @@ BY_OPERATORS = Setting(
     gap_ms=300,
     seconds=20,
 )
-#: beyond the budget strategies change, of topics and by hand, while nobody leads
+#: beyond the budget strategies change, of topics and by hand, while there is no leader
 STRATEGIES = Setting(
     band="over-budget",
     faults={
@@ -163,7 +163,7 @@ def recovers_on_first_reply(original: Any, partition: Any, recovery: Any, asked:
     killed_by="Refinement@1",
 )
 def recovers_at_random(original: Any, partition: Any, replies: Any) -> Any:
-    """Recovery elects the first replica that has answered, whatever its log."""
+    """Recovery elects the first replica that has answered, with any log."""
     return min(replies)
 
 
@@ -176,7 +176,7 @@ def recovers_at_random(original: Any, partition: Any, replies: Any) -> Any:
     killed_by="Refinement@1",
 )
 def longest_log_before_epoch(original: Any, partition: Any, replies: Any) -> Any:
-    """The longest log wins, whatever epoch it ends in."""
+    """The longest log wins, whichever epoch it ends in."""
     return max(replies, key=lambda replica: (replies[replica].end_offset, -replica))
 
 
@@ -252,7 +252,7 @@ def manager_is_off(original: Any, self: Any, image: Any) -> Any:
 
 
 class _Anything:
-    """Equal to whatever it is compared with."""
+    """Equal to all that it is compared with."""
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -441,7 +441,7 @@ def new_controllers_recover_nothing(original: Any, self: Any, image: Any) -> Any
 
 @mutant(UncleanRecovery, "_configured", breaks="R69", by="R60", setting=STRATEGIES, killed_by="R60@2")
 def topics_have_no_strategies(original: Any, self: Any, image: Any, topic_name: str) -> Any:
-    """The strategy of the cluster counts, whatever the topic says."""
+    """The strategy of the cluster counts, not that of the topic."""
     return original(self, image, "")
 
 

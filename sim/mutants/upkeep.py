@@ -200,7 +200,7 @@ def producer_blocks_given_twice(original: Any, draft: Any, request: Any) -> Any:
 
 @mutant(ProducerIds, "_take", breaks="D12", by="D12", killed_by="D12@1")
 def producer_ids_given_twice(original: Any, self: Any) -> Any:
-    """A broker gives the first id of its block to everybody."""
+    """A broker gives the first id of its block to all producers."""
     return self._next
 
 
@@ -217,7 +217,7 @@ def producer_epochs_not_bumped(original: Any, producer_id: Any, producer_epoch: 
 def sessions_leave_rows_behind(
     original: Any, self: Any, replica_id: Any, broker_epoch: Any, session_id: Any
 ) -> Any:
-    """Whoever waits for a partition is looked for among the rows of former sessions too."""
+    """Followers that wait for a partition are looked for among the rows of former sessions too."""
     former = self._sessions.get(replica_id)
     if former is not None:
         former.rows = {}
@@ -268,7 +268,7 @@ def opens_overtaken_sessions(original: Any, self: Any, reply_to: Any, request: A
     "(N-4): no other number than the next can come",
 )
 def session_numbers_not_compared(original: Any, self: Any, reply_to: Any, request: Any, now_ms: Any) -> Any:
-    """A request of a session counts whatever its number."""
+    """A request of a session counts with any number."""
     session = self._sessions.get(request.replica_id)
     if request.session_epoch and session is not None:
         if (request.broker_epoch, request.session_id) == session.identity:
@@ -286,7 +286,7 @@ def gives_no_producer_ids(original: Any, self: Any, response: Any, now_ms: Any) 
 def drops_who_is_behind_for_a_moment(
     original: Any, self: Any, leader_position: int, now_ms: int, lag_ms_max: int
 ) -> Any:
-    """Whoever has not all that the leader has leaves the ISR, at once."""
+    """A follower that has not all that the leader has leaves the ISR, at once."""
     return self.position >= leader_position
 
 

@@ -133,7 +133,7 @@ def test_the_page_says_what_where_and_how_to_see_it_again() -> None:
     told = "  I-8 LeaderCandidateCompleteness partition 0: record 3 is gone"
     assert lines[:2] == ["I-8 violated by seed 7", told]
     for part in (
-        "says:    Whoever may be elected has everything below the true high watermark.",
+        "says:    Every replica that may be elected has everything below the true high watermark.",
         "checked: sim/checks/properties/logs.py, LeaderCandidateCompleteness",
         "again:   holdfast sim run --seed 7",
         "step 4321, 2.500000 simulated seconds",

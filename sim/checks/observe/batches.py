@@ -90,7 +90,7 @@ class BatchHistory(LogTap):
         self._sizes: list[int] = []
         #: what the last `follow` found to be gone, the last batch first
         self.cut: list[BatchMark] = []
-        #: where `batches` begins: 0, unless nobody knows what was committed below the log start
+        #: where `batches` begins: 0, unless it is not known what was committed below the log start
         self.start_offset = 0
         self.end_offset = 0
         #: the last `follow` has found a log that was dropped, to begin where its leader's does (R83)
@@ -129,7 +129,7 @@ class BatchHistory(LogTap):
     @property
     def last_epoch(self) -> int:
         """Of the last batch, deleted or not; -1 when nothing is kept of them and the log has begun anew. As
-        the log says where nobody knows what was committed."""
+        the log says where it is not known what was committed."""
         below = self._log.leader_epoch_cache.below
         if not self.batches:
             return -1 if below is None else below.epoch

@@ -39,7 +39,7 @@ MARKS = (
     "ISR and ELR empty",
     "elected from the ELR",
     "elected uncleanly",
-    "nobody may lead",
+    "no replica may lead",
     "ELR cleared by expansion",
     "last known ELR above min ISR",
     "min ISR changed with an ELR",
@@ -83,9 +83,9 @@ _RECOVERY = {
     RecoveryCancelled: "recovery cancelled",
     RecoveryElected: "recovery elected",
 }
-#: A-1 forbids it to whoever keeps the budget: only the bands that allow losses can meet it.
+#: A-1 forbids it to runs that keep the budget: only the bands that allow losses can meet it.
 _ONLY_WITH_LOSSES = frozenset(("log cut below the high watermark",))
-#: Nobody compares logs without the recovery manager.
+#: The controller compares no logs without the recovery manager.
 _ONLY_WITH_MANAGER = frozenset(name for name in MARKS if name in _RECOVERY.values())
 
 
@@ -145,7 +145,7 @@ class Marks(Property):
         elif change.is_unclean_election:
             self.count("elected uncleanly")
         if before.leader is not None and after.leader is None:
-            self.count("nobody may lead")
+            self.count("no replica may lead")
         if len(after.last_known_elr) > after.min_isr:
             self.count("last known ELR above min ISR")
         if decision.cause.kind is CauseKind.MIN_ISR_CONFIGURED and before.elr:

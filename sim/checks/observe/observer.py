@@ -111,7 +111,7 @@ class Observer:
 
     @property
     def image(self) -> MetadataImage:
-        """What the quorum has committed, whoever knows it."""
+        """What the quorum has committed, known to all nodes or to few."""
         return self.quorum.image
 
     def broken(self, one: Property, index: int | None, story: str) -> None:
@@ -588,7 +588,7 @@ def _commit(ghost: Ghost, history: BatchHistory) -> None:
         if batches[at].base_offset != end_offset:
             if history.start_offset:
                 return  # what is below is not known
-            # Somebody leads whose log is another: what was committed is gone, as far as that was allowed.
+            # The leader's log is another: what was committed is gone, as far as that was allowed.
             committed.clear()
             at = 0
     while at < len(batches) and batches[at].last_offset < high_watermark:

@@ -412,7 +412,7 @@ class VoterTap(Tap[RaftEvent, RaftEffect]):
         elif type(request) is EndQuorumEpochRequest or _is_refused(event):
             self._leader_heard = None  # which may be evidence that the leader is gone (D9)
         if request is not None and _is_strangers(request, voter._config):
-            request = None  # nobody believes it (K3)
+            request = None  # the voter does not believe it (K3)
         heard.differs += [(About.ELECTIONS, w) for w in self._elections.differs(event, effects, now_ms)]
         heard.differs += [(About.ELECTIONS, why) for why in self._waits.differs(now_ms)]
         heard.differs += [(About.DESCRIBING, w) for w in self._described.differs(event, effects, now_ms)]
@@ -425,7 +425,7 @@ class VoterTap(Tap[RaftEvent, RaftEffect]):
 
 
 def _is_strangers(request: object, config: RaftConfig) -> bool:
-    """It comes from nobody of this quorum, or is for somebody else."""
+    """It comes from no voter of this quorum, or is for another node."""
     others = config.other_voters
     match request:
         case VoteRequest():
@@ -444,7 +444,7 @@ def _is_strangers(request: object, config: RaftConfig) -> bool:
 
 
 def _is_refused(event: object) -> bool:
-    """Nobody listens where it asked: only that tells that a leader is gone (D9)."""
+    """No process listens where it asked: only that tells that a leader is gone (D9)."""
     return type(event) is SendFailed and event.failure is CallFailure.REFUSED
 
 
@@ -505,7 +505,7 @@ def _asked_for_support(
     voter: RaftNode, request: VoteRequest, leader_heard: tuple[int, int] | None, now_ms: int
 ) -> Support:
     own = voter.snapshot()
-    # who hears of a later epoch neither leads nor follows anybody in it, whoever tells (K3)
+    # a voter that hears of a later epoch neither leads nor follows in it, from any sender (K3)
     is_news = request.raft_epoch > own.raft_epoch
     is_heard = leader_heard is not None and leader_heard[0] == own.raft_epoch and not is_news
     return Support(

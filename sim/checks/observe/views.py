@@ -136,7 +136,7 @@ class Before:
 
 @dataclass(slots=True)
 class Ghost:
-    """What is true of a partition, whoever knows it."""
+    """What is true of a partition, known to its replicas or not."""
 
     #: the highest high watermark that any leader reached
     high_watermark: int = 0
@@ -146,7 +146,7 @@ class Ghost:
     #: end of what was acknowledged with acks=all, and of what a consumer got
     acknowledged: int = 0
     consumed: int = 0
-    #: how somebody was elected who may have lacked committed records; None: never
+    #: how a replica was elected that may have lacked committed records; None: never
     unclean: str | None = None
     #: a new process has found less in a log than its predecessor had
     has_lost_tail: bool = False
@@ -165,7 +165,7 @@ class Change:
     key: PartitionId
 
     def is_active(self, broker_id: int) -> bool:
-        """It may lead, as the decision saw it: whoever leaves by this change may not."""
+        """It may lead, as the decision saw it: a broker that leaves by this change may not."""
         cause = self.decision.cause
         is_leaving = cause.broker_id == broker_id and cause.kind in DEPARTURES
         return not is_leaving and may_lead(self.image, broker_id, self.key)

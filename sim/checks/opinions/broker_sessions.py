@@ -35,7 +35,7 @@ class _Session:
     connection_id: int | None = None
     #: what it has applied, as it last said
     told_offset: int = -1
-    #: the end of what the others must have applied before it may go; None when nobody can tell any more
+    #: the end of what the others must have applied before it may go; None when that is not known any more
     leaves_from: int | None = None
 
 
@@ -119,7 +119,7 @@ class BrokerSessions:
         session = self._session(row, now_ms)
         session.heard_ms, session.stalled_ms, session.connection_id = now_ms, 0, connection_id
         session.told_offset = request.current_metadata_offset
-        assert after is not None, "a heartbeat takes nobody out"
+        assert after is not None, "a heartbeat takes no broker out"
         if request.offline:
             return _not_taken_offline(request, before, after)
         leads = any(
@@ -167,9 +167,9 @@ class BrokerSessions:
         *,
         leads: bool,
     ) -> str | None:
-        """R23; None when nobody can tell."""
+        """R23; None when that is not known."""
         if row.is_fenced:
-            session.leaves_from = None  # whoever leads instead has begun to, however it went
+            session.leaves_from = None  # other leaders have begun to lead, however it went
             has_applied = request.current_metadata_offset > row.broker_epoch
             if not has_applied or request.want_fence or request.want_shutdown:
                 return "fenced"
@@ -244,7 +244,7 @@ class BrokerSessions:
             if row.broker_epoch == session.broker_epoch and not row.is_fenced:
                 session.connection_id = None
                 if broker_id not in probed:
-                    found.append(f"broker {broker_id} has lost its connection, and nobody looks (D9)")
+                    found.append(f"broker {broker_id} has lost its connection, and is not probed (D9)")
         return found
 
     def _probed(self, event: Probed, before: MetadataImage) -> list[str]:

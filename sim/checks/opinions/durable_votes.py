@@ -37,7 +37,7 @@ def why_too_early(effect: Send | Reply, asked: object, durable: QuorumState) -> 
     said: Any = effect.request if isinstance(effect, Send) else effect.response
     if _epoch(said) > durable.raft_epoch:
         return f"says {said}, on its disk is {durable}"
-    # whoever leads the epoch by now, the vote counts no more
+    # once the epoch has a leader the vote counts no more
     if type(said) is VoteResponse and said.vote_granted and durable.leader_id is None:
         assert isinstance(asked, VoteRequest)
         is_promised = durable.raft_epoch > asked.raft_epoch or durable.voted_for == asked.candidate_id

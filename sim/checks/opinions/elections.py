@@ -82,7 +82,7 @@ class Elections:
         return f"runs for epoch {request.raft_epoch}, supported by {sorted(self._granted)} only (K4)"
 
     def _not_told(self, effects: Sequence[Any]) -> list[str]:
-        """Who leads tells everybody, and so does a leader that resigns (K6)."""
+        """A leader tells all other voters, and so does a leader that resigns (K6)."""
         if self._role not in (Leader, Resigned):
             return []
         kind = BeginQuorumEpochRequest if self._role is Leader else EndQuorumEpochRequest
@@ -93,7 +93,7 @@ class Elections:
         return [f"does not send {kind.__name__} to {left} (K6)"] if left else []
 
     def _not_in_a_hurry(self, event: Any, now_ms: int) -> list[str]:
-        """Nobody waits for a leader that has said that it leads no more, or whose process is gone (D9)."""
+        """No voter waits for a leader that has said that it leads no more, or whose process is gone (D9)."""
         role = self._voter._member.role
         if not isinstance(role, Follower) or role.deadline_ms is None:
             return []
@@ -138,7 +138,7 @@ class Waits:
         if wait_ms < config.election_timeout_ms:
             return [f"waits for {wait_ms} ms only, as {type(role).__name__} (K7)"]
         if len(self._drawn) > _EQUAL_MAX and len({*self._drawn}) == 1:
-            return [f"has waited for {wait_ms} ms each time: nobody may win an election (K7)"]
+            return [f"has waited for {wait_ms} ms each time: no voter may win an election (K7)"]
         return self._too_long(wait_ms, 2 * config.election_timeout_ms)
 
     def _too_long(self, wait_ms: int, most_ms: int) -> list[str]:

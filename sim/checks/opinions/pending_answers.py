@@ -1,6 +1,6 @@
 """What an active controller owes to those that have asked it for a change, worked out once more (K20, K23).
 
-Owns a second opinion: sentences about requests that nobody answers, or too early, or with what may be wrong.
+Owns a second opinion: sentences about requests that get no answer, or one too early, or a wrong one.
 Keeps which requests are open, and asks the controller which of them it still knows.
 """
 
@@ -58,7 +58,7 @@ class Owed:
                     if not is_settled and code not in _TURNED_AWAY:
                         found.append(f"{message} is answered before what it was judged by is committed (K20)")
                 elif asked is None:
-                    found.append(f"answers {one}, which nobody waits for")
+                    found.append(f"answers {one}, which is not open")
                 elif (
                     is_deposed and not isinstance(asked, _OF_BROKERS) and code != ErrorCode.REQUEST_TIMED_OUT
                 ):

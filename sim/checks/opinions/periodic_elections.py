@@ -17,7 +17,7 @@ from holdfast.sim.checks.observe.views import compares_logs, configured, may_lea
 
 #: longer than any story, ms
 _NEVER_MS = 120_000
-#: by partition, since when somebody could lead it; of one pass
+#: by partition, since when a replica could lead it; of one pass
 _Since: TypeAlias = dict[PartitionId, int]
 
 
@@ -140,7 +140,7 @@ def _since(known: _Since, keys: list[PartitionId], now_ms: int) -> _Since:
 
 
 def _missed(image: MetadataImage) -> dict[int, tuple[int, int]]:
-    """By broker: partitions that prefer it and that others or nobody leads, and all that prefer it."""
+    """By broker: partitions that prefer it and that others lead or no broker does, and all that prefer it."""
     found: dict[int, tuple[int, int]] = {}
     for topic in image.topics.values():
         for row in topic.partitions.values():

@@ -116,7 +116,7 @@ class Recoveries:
         return found
 
     def _strategy(self, topic_name: str, key: PartitionId, row: PartitionRegistration) -> Strategy:
-        """R14, R69: nobody compares logs while somebody complete is awaited, unless an operator says so."""
+        """R14, R69: no logs are compared while a complete replica is awaited, unless an operator says so."""
         image = self._core.latest
         if not compares_logs(image, self._core.config.recovery_manager_enabled):
             return Strategy.NONE
@@ -140,11 +140,11 @@ class Recoveries:
         return known
 
     def _is_decided(self, key: PartitionId, known: _Known, now_ms: int) -> bool:
-        """R64, R65: those have answered who must, or whoever has once time is over."""
+        """R64, R65: all have answered that must; once time is over, one is enough."""
         return bool(self._answered(key, known)) and not self._missing(key, known, now_ms)
 
     def _too_early(self, stated: RecoveryStated, now_ms: int) -> list[str]:
-        """Who was elected by a comparison that somebody was still to be waited for."""
+        """Replicas that were elected by a comparison while an answer was still to be waited for."""
         key = PartitionId(stated.topic_id, stated.partition_index)
         known = self._known.get(key)
         name = f"{stated.topic_name}-{stated.partition_index}"
@@ -202,7 +202,7 @@ class Recoveries:
         return found
 
     def _promised(self, effects: Sequence[Any]) -> list[str]:
-        """Nobody is promised a comparison where none are made (R17, R69)."""
+        """No operator is promised a comparison where none are made (R17, R69)."""
         found = []
         for effect in effects if self._vain else ():
             if type(effect) is not Respond or effect.request_id not in self._vain:

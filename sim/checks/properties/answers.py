@@ -60,9 +60,9 @@ class LeaderAckIsInLog(Property):
 
 
 class ProducerIdsAreGivenOnce(Property):
-    """D12, R93: who has no producer id is given one that nobody was given before, by whatever broker, under
-    whatever controller; who has one is given the next epoch of it. An equal id and epoch would make logs take
-    one producer's batches for repetitions of another's."""
+    """D12, R93: a producer without a producer id is given one that no producer was given before, by any
+    broker, under any controller; a producer with one is given the next epoch of it. An equal id and epoch
+    would make logs take one producer's batches for repetitions of another's."""
 
     name = "D12 ProducerIdsAreGivenOnce"
 

@@ -132,8 +132,8 @@ class WaitingWritesAreGivenUp(Property):
 
 
 class ReadersGoOnAtAStart(Property):
-    """Rules 9, 10: whose next record was deleted goes on where some log begins by now: what is behind every
-    log start was deleted by nobody. (`checks.skipped` knows where logs begin in the end.)"""
+    """Rules 9, 10: a reader whose next record was deleted goes on where some log begins by now: what is
+    behind every log start was never deleted. (`checks.skipped` knows where logs begin in the end.)"""
 
     name = "rule 10 ReadersGoOnAtAStart"
     is_about_loss = True

@@ -139,7 +139,7 @@ class CleanIsTruth(Property):
     is_about_loss = True
 
     def __init__(self) -> None:
-        #: {broker id: its last registered process}, where that ended in order; nobody may have seen its logs
+        #: {broker id: its last registered process}, where that ended in order; its logs may be unseen
         self._unseen: dict[int, Process] = {}
 
     def broker_ends(self, seen: Observer, broker: SimBroker) -> None:
@@ -213,7 +213,7 @@ class CleanStopsCount(Property):
         if broker.exit_code != 0 or node is None or not node.log_manager.is_whole:
             return
         lifecycle = node.core.lifecycle
-        # After an unclean stop nobody can vouch for logs that have not been looked at yet.
+        # After an unclean stop the broker cannot vouch for logs that have not been looked at yet.
         has_seen_all = lifecycle.is_ready or lifecycle.identity.previous_broker_epoch >= 0
         if lifecycle.is_registered and has_seen_all:
             self._proven[broker.node_id] = lifecycle.broker_epoch

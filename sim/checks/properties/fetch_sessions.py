@@ -2,7 +2,7 @@
 
 Owns the moment at which both can be compared: when the leader holds the only request that the follower waits
 for, no answer is under way. What is remembered wrongly is a follower that waits for nothing: it shows only as
-time that is lost, or as a position that nobody has.
+time that is lost, or as a position that no replica has.
 """
 
 from holdfast.broker.core.broker import Broker
@@ -49,7 +49,7 @@ class RowsHaveTheirTurn(Property):
 class SessionsAgree(Property):
     """N-4, R80: each row for which a follower waits is open at the leader, from the offset and in the epoch
     that the follower has listed, and the high watermark that the leader has told is the one that the follower
-    knows. Nobody is woken for rows of a former session."""
+    knows. No request is woken for rows of a former session."""
 
     name = "N-4 SessionsAgree"
 
@@ -92,7 +92,7 @@ class SessionsAgree(Property):
             or (fetchers.broker_epoch, source.session_id) != session.identity
             or source.in_flight != [session.next_epoch - 1]
         ):
-            return  # an answer is under way, or a request, or nobody waits for this one any more
+            return  # an answer is under way, or a request, or the follower waits for this one no more
         for key, asked in source.rows.items():
             if asked.state is not RowState.OPEN:
                 continue

@@ -13,7 +13,7 @@ from holdfast.sim.cluster.world import BROKER_PROPERTIES
 from holdfast.sim.load.clients import partition_at
 from holdfast.storage.log import Log
 
-#: a disk may hang for 4 s, and whatever was to be done before the flush with it
+#: a disk may hang for 4 s, and all that was to be done before the flush with it
 _HUNG_NS = 5_000_000_000
 #: a broker that was not seen for so long may have been paused
 _LOOKED_AWAY_NS = 2_000_000_000

@@ -1,11 +1,11 @@
-"""What no correct peer sends is refused, by whoever gets it, with a code that says what is wrong."""
+"""What no correct peer sends is refused, by every node that gets it, with a code that says what is wrong."""
 
 from holdfast.protocol.errors import ErrorCode
 from holdfast.sim.checks.observe.observer import Observer
 from holdfast.sim.checks.observe.views import Property
 from holdfast.sim.load.invalid_requests import InvalidRequest
 
-#: whoever was asked may not be able to answer at all, reach who can, or know as much as the sender does
+#: the node that was asked may be unable to answer, or to reach one that can, or know less than the sender
 _NOT_NOW = frozenset(
     {
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,

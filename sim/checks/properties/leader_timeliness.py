@@ -2,7 +2,7 @@
 
 Owns what must be done by the end of the very step that has made it possible. A leader that forgets it finds
 it at its next look at its followers, half a lag time later (15 s as Kafka is configured), or with the next
-write: nothing else shows it, but whoever writes has waited.
+write: nothing else shows it, but the producer has waited.
 """
 
 from collections.abc import Sequence
@@ -22,8 +22,8 @@ _SAME_STEP_MS = 40
 
 
 class HighWatermarkMoves(Property):
-    """R52, F3: a leader's high watermark is as high as it may be: nobody whom it waits for is short of the
-    next offset. Whoever writes waits for that."""
+    """R52, F3: a leader's high watermark is as high as it may be: some replica that it waits for is short of
+    the next offset. Producers wait for that."""
 
     name = "R52 HighWatermarkMoves"
 
@@ -185,7 +185,7 @@ def _is_new(former: MetadataImage, image: MetadataImage, broker_id: int, key: Pa
 def _is_left_out(
     replica: Partition, leadership: Leadership, progress: ReplicaProgress, image: MetadataImage
 ) -> bool:
-    """A follower has all that its leader has and may join, and nobody is proposed."""
+    """A follower has all that its leader has and may join, and no proposal is open."""
     assert leadership.start_offset is not None
     needed = max(replica.high_watermark, leadership.start_offset, replica.position)
     return (

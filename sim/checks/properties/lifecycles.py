@@ -97,8 +97,8 @@ class RunningIsUnfenced(Property):
 
 class SessionsAreKept(SecondOpinion):
     """R22, R23, R25 to R27, R30, D7, D9: an active controller does what a heartbeat asks for if it is time,
-    and nothing else; it fences whom it has not heard of for a session, or whose listener is gone, and nobody
-    else; and it takes in who may register."""
+    and nothing else; it fences brokers that were silent for a session, or whose listener is gone, and no
+    other; and it takes in brokers that may register."""
 
     name = "R25 SessionsAreKept"
     about = About.SESSIONS

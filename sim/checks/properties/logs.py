@@ -22,7 +22,7 @@ def lacks_committed(ghost: Ghost, view: ReplicaView) -> str | None:
 
 
 class LeaderCandidateCompleteness(Property):
-    """Whoever may be elected has everything below the true high watermark."""
+    """Every replica that may be elected has everything below the true high watermark."""
 
     name = "I-8 LeaderCandidateCompleteness"
     is_about_loss = True
@@ -111,8 +111,8 @@ class LogMatching(Property):
 
 
 class NoCommittedRecordLostGlobally(Property):
-    """What was acknowledged is in some replica's log, though nobody may lead; also of machines that are
-    down."""
+    """What was acknowledged is in some replica's log, also when no replica may lead; also of machines that
+    are down."""
 
     name = "I-12 NoCommittedRecordLostGlobally"
     is_about_loss = is_about_copies = True

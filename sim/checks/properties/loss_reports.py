@@ -15,7 +15,7 @@ from holdfast.sim.cluster.nodes import SimController
 from holdfast.sim.load.clients import partition_at
 
 _UNCLEAN = tuple(reason for reason in ElectionReason if reason.is_unclean)
-#: somebody was asked for, or found by comparing logs
+#: the leader was asked for, or found by comparing logs
 _CHOSEN = (
     CauseKind.PREFERRED_ASKED,
     CauseKind.LEADER_BALANCE,
@@ -75,7 +75,7 @@ class LossIsBounded(Property):
 class CeilingsHoldWhatIsCommitted(Property):
     """What a replica has promised on disk is above all that was committed, for as long as it has a seat: from
     any one of these promises the controllers conclude what may be lost at most (R68). Looked at when one
-    becomes durable, and when a process finds it: long before everybody has lost its tail."""
+    becomes durable, and when a process finds it: long before all replicas have lost their tails."""
 
     name = "G-4 CeilingsHoldWhatIsCommitted"
 
@@ -99,7 +99,7 @@ class CeilingsHoldWhatIsCommitted(Property):
 
 
 class UncleanElectionsAreTold(Property):
-    """Whenever somebody is elected who may lack committed records, the controller has told of it, by
+    """Whenever a replica is elected that may lack committed records, the controller has told of it, by
     partition and rule, and has counted it. In every band."""
 
     name = "G-4 UncleanElectionsAreTold"
@@ -133,13 +133,13 @@ class UncleanElectionsAreTold(Property):
         partition = partition_at(index)
         key = partition.topic, partition.partition, reason.value
         if not self._told[key]:
-            seen.broken(self, index, f"nobody told of {change.decision}: {change.before} -> {change.after}")
+            seen.broken(self, index, f"not told of {change.decision}: {change.before} -> {change.after}")
         self._told[key] -= 1
 
 
 class LogsAreToldAsTheyAre(Property):
     """R62, R66: what a replica has told of its log, when logs are compared, is where its batches end and the
-    epoch of the last of them: no less, and no epoch without a batch. Nobody appends without a leader."""
+    epoch of the last of them: no less, and no epoch without a batch. No replica appends without a leader."""
 
     name = "R66 LogsAreToldAsTheyAre"
 
@@ -164,10 +164,10 @@ class LogsAreToldAsTheyAre(Property):
 
 
 class ReasonsAreTrue(Property):
-    """R2, R5, R10: what a record says of why the partition has changed is so: who is elected has a reason and
-    nobody else, the sets of the ELR follow the rule that is named, and those who were passed over are told,
-    all of them, with what kept them from leading. People are shown it long afterwards (`holdfast explain`),
-    and elections are counted by it."""
+    """R2, R5, R10: what a record says of why the partition has changed is so: only an elected replica has a
+    reason, the sets of the ELR follow the rule that is named, and those who were passed over are told, all of
+    them, with what kept them from leading. Operators are shown it long afterwards (`holdfast explain`), and
+    elections are counted by it."""
 
     name = "R2 ReasonsAreTrue"
     judges_rows = True
@@ -198,8 +198,8 @@ class ReasonsAreTrue(Property):
 
 
 def _passed_over(change: Change) -> set[int] | None:
-    """Who comes before the leader by R12: the former one, then the order of assignment; all when nobody
-    leads. None where somebody else has said who shall lead."""
+    """The replicas before the leader by R12: the former one, then the order of assignment; all when there is
+    no leader. None where an operator or a comparison of logs has said who shall lead."""
     if change.decision.cause.kind in _CHOSEN:
         return None
     former, leader = change.before.leader, change.after.leader
@@ -239,7 +239,7 @@ def _is_so(change: Change, replica: int, why: Rejection) -> bool:
 
 
 def _is_in_sync(change: Change) -> bool:
-    """Whether the ISR surely had members when somebody was elected; the elected one joins it otherwise, and
+    """Whether the ISR surely had members when the leader was elected; the elected one joins it otherwise, and
     without ELR the last one stays (F7)."""
     if change.after.leader is None:
         return change.image.elr_enabled and bool(change.after.isr)
@@ -247,7 +247,7 @@ def _is_in_sync(change: Change) -> bool:
 
 
 def _was_in_last_known_elr(change: Change, replica: int) -> bool | None:
-    """Whether it was in the last known ELR when somebody was elected; None where the record does not tell."""
+    """Whether it was in the last known ELR when the leader was elected; None where that is not recorded."""
     if replica in change.after.last_known_elr:
         return True
     is_whole = change.decision.sets_rule in (SetsRule.KEPT_BELOW_MIN_ISR, SetsRule.ELR_OFF)

@@ -23,8 +23,8 @@ _LATE_NS = 10_000_000_000
 
 
 class OfflineReplicasAreOut(Property):
-    """R27, B24: who has lost a replica with its log dir is neither in sync nor eligible there: it is shown to
-    nobody who waits for it, and elected by nobody. Without ELR the last in sync stays (F7)."""
+    """R27, B24: a broker that has lost a replica with its log dir is neither in sync nor eligible there: no
+    leader waits for it, and no controller elects it. Without ELR the last in sync stays (F7)."""
 
     name = "R27 OfflineReplicasAreOut"
 
@@ -53,7 +53,7 @@ class OfflineReplicasAreOut(Property):
 
 class LevelsAreAskedFor(Property):
     """R108, B8: ELR goes on and off when operators ask for it, and with the first controller. It does not go
-    off while a partition has nobody in its ISR; what is off leaves nobody eligible, or known."""
+    off while the ISR of a partition is empty; what is off leaves no replica eligible, or known."""
 
     name = "R108 LevelsAreAskedFor"
 
@@ -70,13 +70,13 @@ class LevelsAreAskedFor(Property):
             is_asked = operator_queue.under_way is not None and operator_queue.under_way[0] == name
             answered_ns = operator_queue.answered_ns.get(name, -_LATE_NS)
             if not is_asked and seen.world.loop.now_ns - answered_ns > _LATE_NS:
-                seen.broken(self, None, f"nobody has asked for {record}")
+                seen.broken(self, None, f"no operator has asked for {record}")
         if not record.level:
             self._goes_off = True
             for topic in before.sorted_topics():
                 for index, row in topic.sorted_partitions():
                     if not row.isr:
-                        seen.broken(self, None, f"{topic.name}-{index} has nobody in sync: {row}")
+                        seen.broken(self, None, f"{topic.name}-{index} has no replica in sync: {row}")
 
     def metadata_committed(self, seen: Observer) -> None:
         goes_off, self._goes_off = self._goes_off, False
@@ -108,7 +108,7 @@ class AddedPartitionsAreAlike(Property):
 
 class NewTopicsAreSpread(Property):
     """R106: replicas of a new topic are on brokers that are ready, while there are enough; no rack has two of
-    a partition while another one has none; and nobody leads two partitions more than another."""
+    a partition while another one has none; and no broker leads two partitions more than another."""
 
     name = "R106 NewTopicsAreSpread"
 

@@ -84,16 +84,16 @@ class RefusalsAreDue(Property):
 
 class EachRequestIsAnswered(SecondOpinion):
     """K20, K23: a controller answers each request once, when all is committed that it was judged by, or when
-    it is deposed; whom it cannot tell then whether it was done, it tells that. Who waits is counted: when too
-    many do, everybody else is turned away."""
+    it is deposed; whom it cannot tell then whether it was done, it tells that. Waiting requests are counted:
+    when they are too many, all others are turned away."""
 
     name = "K20 EachRequestIsAnswered"
     about = About.OWING
 
 
 class OnlyTheNamedAreElected(Property):
-    """R17: who asks for elections of some partitions changes no other: an unclean one loses records, and a
-    preferred one may be what somebody has just undone."""
+    """R17: an operator that asks for elections of some partitions changes no other: an unclean one loses
+    records, and a preferred one may be what another operator has just undone."""
 
     name = "R17 OnlyTheNamedAreElected"
 
@@ -156,7 +156,7 @@ def _is_election_refused(
     if error_code == ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE:
         wanted = row.replicas if kind is ElectionKind.UNCLEAN else (leader,)
         return not {*wanted} & {*ready}
-    # nobody compares logs without a manager, or elects who has no replica
+    # the controller compares no logs without a manager, and elects no broker without a replica
     return error_code == ErrorCode.INVALID_REQUEST and (
         kind in _COMPARISONS or (kind is ElectionKind.DESIGNATION and leader not in row.replicas)
     )

@@ -37,7 +37,7 @@ _ELECTS = (
 
 
 class ValidControllerState(Property):
-    """The leader is in the ISR, and nobody in the ISR is fenced; without ELR the last member may be (F7), and
+    """The leader is in the ISR, and no member of the ISR is fenced; without ELR the last one may be (F7), and
     stays when ELR is switched on, until the partition changes."""
 
     name = "I-5 ValidControllerState"
@@ -79,7 +79,7 @@ class ValidIsrElr(Property):
 
 
 class MinIsrRecoveryQuorum(Property):
-    """When nobody is complete, those who were are known: at least min ISR of them. Not asserted while one
+    """When no replica is complete, those that were are known: at least min ISR. Not asserted while one
     may be missing by right: after a reassignment, an unclean election, another min ISR, with the feature off
     before (D14), or when fewer brokers than min ISR were there to make the partition on."""
 
@@ -107,7 +107,7 @@ class MinIsrRecoveryQuorum(Property):
             self._is_open.discard(index)
         if not row.isr and not row.elr and len(row.last_known_elr) < row.min_isr:
             if index not in self._is_open:
-                seen.broken(self, index, f"nobody is complete and too few are known: {row}")
+                seen.broken(self, index, f"no replica is complete and too few are known: {row}")
 
 
 class IsrGrowth(Property):
@@ -156,7 +156,7 @@ class ProposalsAreChecked(Property):
         sender = image.brokers.get(request.broker_id)
         assert old is not None
         if old.leader != request.broker_id or row.leader_epoch != old.leader_epoch:
-            return "granted to somebody who does not lead"
+            return "granted to a broker that does not lead"
         if row.partition_epoch != old.partition_epoch:
             return "granted with an old partition epoch"
         if sender is None or sender.broker_epoch != request.broker_epoch:
@@ -197,7 +197,7 @@ class RegistrationsAreApart(Property):
 
 class CleanIsProven(Property):
     """R32, R33: a new incarnation counts as clean only when it names the very epoch of the registration
-    before it, and has all log dirs of that. Whatever it has lost: who cannot prove it is not believed. R31: a
+    before it, and has all log dirs of that. One that cannot prove that is not believed. R31: a
     process that registers again, since it has not heard the answer, is what it was, and keeps its epoch."""
 
     name = "R32 CleanIsProven"
@@ -238,7 +238,7 @@ class ElrUpdate(Property):
 
 
 class CandidatesKept(Property):
-    """Below min ISR nobody who is complete is forgotten, but by an unclean stop or by operators."""
+    """Below min ISR no complete replica is forgotten, but by an unclean stop or by operators."""
 
     name = "A-10 CandidatesKept"
     judges_rows = True
@@ -301,8 +301,8 @@ class LastKnownElrGains(Property):
 
 
 class ElectionOrder(Property):
-    """ISR before ELR before any strategy; nobody who is fenced or leaving, on no path; and somebody, when
-    somebody may."""
+    """ISR before ELR before any strategy; no replica that is fenced or leaving, on no path; and there is a
+    leader when a replica may lead."""
 
     name = "A-13 ElectionOrder"
     judges_rows = True
@@ -416,7 +416,7 @@ class ReassignmentKeepsData(Property):
             seen.broken(self, index, f"{left} are no replicas: {after}")
         if before.original_replicas is None or after.original_replicas is not None:
             return
-        # One that is asked to go where it came from ends at once, and nobody is added.
+        # One that is asked to go where it came from ends at once, and no replica is added.
         asked = (CauseKind.REASSIGNMENT_CANCELLED, CauseKind.REASSIGNMENT_ASKED)
         is_called_off = change.decision.cause.kind in asked
         missing = [

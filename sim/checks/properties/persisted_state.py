@@ -42,7 +42,7 @@ class ProducersAreOfTheLog(Property):
     def replica_loaded(self, seen: Observer, view: ReplicaView, prior: ReplicaView | None) -> None:
         self._unseen.add((view.process.name, view.index))
         start, place = view.log.log_start_offset, (view.broker.name, view.index)
-        # by a reset that nobody could be told of any more, too, if it has come that far
+        # by a reset that no process could be told of any more, too, if it has come that far
         is_reset = prior is not None and (prior.history.is_resetting or prior.history.has_begun_anew)
         if prior is None or start > prior.end_offset or (is_reset and start == prior.end_offset):
             self._begun[place] = start
@@ -87,8 +87,8 @@ class ProducersAreOfTheLog(Property):
 
 
 class SnapshotsAreOfTheLog(Property):
-    """R94: a snapshot that lies within a log tells of the producers of what is below it, and of nobody else:
-    the next start may begin with it. One above the end of a log that was cut goes before the log grows."""
+    """R94: a snapshot that lies within a log tells of the producers of what is below it, and of no other: the
+    next start may begin with it. One above the end of a log that was cut goes before the log grows."""
 
     name = "R94 SnapshotsAreOfTheLog"
     is_about_loss = True
@@ -132,7 +132,7 @@ class SnapshotsAreOfTheLog(Property):
         data = view.broker.machine.sim_disk.read(offset_path(view.log.folder, offset, SNAPSHOT_SUFFIX))
         state = None if data is None else snapshots.decode(data.decode(), offset)
         if state is None:
-            return  # unreadable, and nobody believes it
+            return  # unreadable, and the log does not believe it
         told = {
             producer_id: (one.epoch, [tuple(batch[:4]) for batch in one.batches])
             for producer_id, one in state._producers.items()
@@ -183,7 +183,7 @@ class SequencesContinue(Property):
         if not appended:
             return
         batches = view.history.batches
-        # Whoever led may have begun where a leader's log did (R83), and was told nothing of what was before.
+        # A leader may have begun where another leader's log did (R83), told nothing of what was before.
         start_offset = max(one.log.log_start_offset for one in seen.replicas[view.index].values())
         for position in range(len(batches) - len(appended), len(batches)):
             one = batches[position]
@@ -280,7 +280,7 @@ class EpochsBeginAnew(Property):
                 one.replica_id: one.position for one in leadership.progress.values() if one.position >= 0
             }
             if known:
-                story = f"{view.broker.name} leads in {leadership.leader_epoch} and serves nobody yet"
+                story = f"{view.broker.name} leads in {leadership.leader_epoch} and serves no follower yet"
                 seen.broken(self, view.index, f"{story}, it knows positions {known}")
         row, former = view.registration, before.registration
         if row is not None and former is not None and row.leader_epoch > former.leader_epoch:

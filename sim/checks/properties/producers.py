@@ -14,7 +14,7 @@ _HEADER_BYTES = Batch("", -1, 0, 1, Compression.NONE, 0, 0).size_bytes
 
 
 class QueuesAreLookedAtAgain(Property):
-    """L-5, D9: whatever a producer has to send is on its way, or something is under way by which its queue is
+    """L-5, D9: all that a producer has to send is on its way, or something is under way by which its queue is
     looked at again: a pause, news of a leader, a connection, an identity. It waits for no other record."""
 
     name = "L-5 QueuesAreLookedAtAgain"
@@ -31,7 +31,7 @@ class QueuesAreLookedAtAgain(Property):
 
 
 def _is_forgotten(sender: Sender, queue: PartitionQueue) -> bool:
-    """It has something to send, and nobody will look at it."""
+    """It has something to send, and the producer will not look at it."""
     is_due = queue.open is not None and queue.due
     if queue.broken or not (queue.sent or queue.ready or is_due):
         return False

@@ -49,7 +49,7 @@ class QuorumLogMatching(Property):
 
 
 class QuorumLeaderCompleteness(Property):
-    """Q-3: whoever leads the quorum has all that was committed before."""
+    """Q-3: the leader of the quorum has all that was committed before."""
 
     name = "Q-3 LeaderCompleteness"
 
@@ -85,8 +85,8 @@ class LegalRoles(Property):
 
 
 class QuorumEpochs(Property):
-    """Q-6 and Q-9: a voter's durable epoch never falls and its durable vote never changes, whatever becomes
-    of its processes; within one neither falls what it believes, nor what it knows to be committed."""
+    """Q-6 and Q-9: a voter's durable epoch never falls and its durable vote never changes, from one process
+    to the next; within one neither falls what it believes, nor what it knows to be committed."""
 
     name = "Q-6 EpochsRise"
 
@@ -124,9 +124,9 @@ class QuorumEpochs(Property):
 
 
 class SupportIsEarned(Property):
-    """K4, K5: nobody supports a candidate whose log ends before its own. A leader grants no pre-vote, and
-    neither does a voter whose fetch its leader has just answered: who comes back from behind a cut disturbs
-    nobody. Epochs are not made by asking: the candidate is in the one it asks in, or further."""
+    """K4, K5: no voter supports a candidate whose log ends before its own. A leader grants no pre-vote, and
+    neither does a voter whose fetch its leader has just answered: a voter back from behind a cut disturbs no
+    other. Epochs are not made by asking: the candidate is in the one it asks in, or further."""
 
     name = "K4 SupportIsEarned"
 
@@ -148,16 +148,16 @@ class SupportIsEarned(Property):
 
 
 class LeadersStepDown(SecondOpinion):
-    """K3, K7: who hears of a later epoch leads no more, and neither does a leader whose log no majority has
-    asked for within one and a half fetch timeouts: nobody waits for one that can commit nothing."""
+    """K3, K7: a leader that hears of a later epoch leads no more, and neither does one whose log no majority
+    has asked for within one and a half fetch timeouts: no node waits for one that can commit nothing."""
 
     name = "K7 LeadersStepDown"
     about = About.LEADING
 
 
 class ElectionsAreFair(SecondOpinion):
-    """K4, K6, D9: nobody runs for an epoch that is not supported by a majority; who leads, and who leads no
-    more, tells everybody, also before it stops; and nobody waits for a leader that is surely gone."""
+    """K4, K6, D9: no voter runs for an epoch that is not supported by a majority; a new leader, and one that
+    leads no more, tells all other voters, also before it stops; no voter waits for a leader surely gone."""
 
     name = "K6 ElectionsAreFair"
     about = About.ELECTIONS
@@ -169,7 +169,7 @@ class ElectionsAreFair(SecondOpinion):
 
 
 class QuorumIsTold(SecondOpinion):
-    """K16: a leader tells of the quorum what it was asked in its epoch, and nobody else tells of it."""
+    """K16: a leader tells of the quorum what it was asked in its epoch, and no other node tells of it."""
 
     name = "K16 QuorumIsTold"
     about = About.DESCRIBING
@@ -196,7 +196,7 @@ class VotesAreDurable(Property):
 
     @staticmethod
     def _is_behind(node: SimController, raft_epoch: int) -> bool:
-        """False also where nobody knows: its process has ended, or just begins."""
+        """False also where that is not known: its process has ended, or just begins."""
         driver = None if node.server is None else node.server.driver
         if driver is None or driver._node is None:
             return False

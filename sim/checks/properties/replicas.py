@@ -75,7 +75,7 @@ class ValidReplicaState(Property):
 
 
 class ValidFetcherState(Property):
-    """A leader fetches from nobody, a follower from its leader alone."""
+    """A leader fetches from no broker, a follower from its leader alone."""
 
     name = "I-4 ValidFetcherState"
 
@@ -112,7 +112,7 @@ class RegistrationsAreCommitted(Property):
 
 
 class ReplicationQuorumSuperset(Property):
-    """A current leader waits for everybody whom the controller may elect."""
+    """A current leader waits for every replica that the controller may elect."""
 
     name = "I-7 ReplicationQuorumSuperset"
 
@@ -161,8 +161,8 @@ class OneLeaderPerEpoch(Property):
 
 
 class HighWatermarkStaysUnderCeilings(Property):
-    """A leader's high watermark moves only below what it, and everybody whom it counts, has promised on disk;
-    who was let in before its first promise bounds nothing (R68)."""
+    """A leader's high watermark moves only below what it, and every replica that it counts, has promised on
+    disk; a member that was let in before its first promise bounds nothing (R68)."""
 
     name = "G-4 HighWatermarkStaysUnderCeilings"
 

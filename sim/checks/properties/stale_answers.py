@@ -51,7 +51,7 @@ class WhoAnswersKnows(Property):
         node = answer.node
         process = f"{node.name}.{answer.boots}"
         if node.boots != answer.boots:
-            return  # nobody knows which process said it
+            return  # it is not known which process said it
         # a broker answers once it has read of its own registration, which comes behind all that was committed
         slack_ns = 0 if isinstance(node, SimBroker) else _SLACK_NS
         known = self._known_before(node.booted_ns - slack_ns)

@@ -155,8 +155,8 @@ class OpenProposalsAreSent(Property):
 
 class LaggardsLeave(Property):
     """R51: a leader proposes an ISR without the member that has lacked for the lag time what the leader had
-    when it began. After healing everybody catches up, so it is looked at while a leader works. Who lags is
-    worked out here from positions alone: what the leader remembers of it may be wrong."""
+    when it began. After healing all replicas catch up, so it is looked at while a leader works. Which member
+    lags is worked out here from positions alone: what the leader remembers of it may be wrong."""
 
     name = "R51 LaggardsLeave"
 
@@ -209,9 +209,9 @@ class _Kept:
 
 
 class KeepersStay(Property):
-    """R51: a leader drops nobody who had all that it has within the lag time, or has all that there was at a
-    fetch of its own within that time, and nobody at all within the first lag time of its epoch. Who keeps up
-    and is dropped nevertheless costs a seat."""
+    """R51: a leader drops no member that had all that it has within the lag time, or has all that there was
+    at a fetch of its own within that time, and no member at all within the first lag time of its epoch. A
+    member that keeps up and is dropped nevertheless makes the ISR smaller without need."""
 
     name = "R51 KeepersStay"
 

@@ -1,7 +1,7 @@
 """Properties of requests that wait in a broker: for news that are there, or for longer than they asked to;
 and how many they are.
 
-Owns what no loss and no later moment shows: whoever is not answered asks again, and only time is lost.
+Owns what no loss and no later moment shows: a client that is not answered asks again, and only time is lost.
 """
 
 from collections.abc import Sequence
@@ -127,8 +127,8 @@ class WaitingIsCounted(Property):
 
 
 class CommittedIsNotLate(Property):
-    """A-18: no write is told to be late that its leader has committed by then, whatever has become of others
-    of the same request."""
+    """A-18: no write is told to be late that its leader has committed by then, also when others of the same
+    request are late."""
 
     name = "A-18 CommittedIsNotLate"
 

@@ -46,11 +46,11 @@ def _departure(cause: int) -> Step:
     def step(w: ModelWorld, part: PartitionState, change: Change) -> Problem:
         broker_id = change.decision.cause.broker_id
         if broker_id is None:
-            return "nobody is said to leave"
+            return "no broker is said to leave"
         bit = 1 << broker_id
         if cause == model_state.UNCLEAN_REGISTRATION:
             if not w.setup.elr:
-                return "without ELR nobody asks how the last stop was"
+                return "without ELR no controller asks how the last stop was"
         elif not w.unfenced & bit:
             return f"{broker_id} is fenced already"
         _take_out(w, part, broker_id, cause)
@@ -206,7 +206,7 @@ class DecisionsRefineModel(Property):
         self._cluster: ModelCluster | None = None
         #: proposals that a controller has granted: {(partition, partition epoch before): them}
         self._granted: dict[tuple[int, int], list[tuple[AlterPartitionRequest, AlterPartitionPartition]]] = {}
-        #: the batch under way unfences somebody
+        #: the batch under way unfences a broker
         self._is_unfencing = False
 
     # --- partitions ------------------------------------------------------------------------------------
@@ -229,7 +229,7 @@ class DecisionsRefineModel(Property):
                 self._problem(seen, index, change, _altered(request, row), row.leader_recovery_state)
                 for request, row in proposals
             ]
-            problem = next((one for one in told if one is None), told[0] if told else "nobody asked for it")
+            problem = next((one for one in told if one is None), told[0] if told else "no leader proposed it")
         elif kind in _STEPS:
             recovery_state = change.before.leader_recovery_state
             problem = self._problem(seen, index, change, _STEPS[kind], recovery_state)

@@ -77,7 +77,7 @@ class ReplicasRefineModel(Property):
     def replica_loaded(self, seen: Observer, view: ReplicaView, prior: ReplicaView | None) -> None:
         self._loaded = view
         if view.high_watermark > seen.ghosts[view.index].high_watermark:
-            story = f"{view.broker.name} begins at high watermark {view.high_watermark}, which nobody reached"
+            story = f"{view.broker.name} begins at high watermark {view.high_watermark}, never reached before"
             seen.broken(self, view.index, story)
 
     def replica_changed(
@@ -113,7 +113,7 @@ class ReplicasRefineModel(Property):
     ) -> str | None:
         """It takes the lead with the log and the high watermark that it has (F6)."""
         if view.high_watermark > before.high_watermark and len(leadership.maximal_isr) > 1:
-            return "begins to lead with a high watermark that nobody told it"
+            return "begins to lead with a high watermark that no leader told it"
         if leadership.proposal is None and leadership.maximal_isr != _row(view).isr:
             return f"begins to lead and waits for {leadership.maximal_isr}"
         return None
@@ -307,12 +307,12 @@ class ReplicasRefineModel(Property):
         """It was cut where the model would, and copies what its leader has behind what both have (R80)."""
         if row.leader is None or row.leader == view.broker.node_id:
             # a batch that waited, or a truncation that was under way, may end after the epoch
-            return None if before.role is Role.LEADER or view.history.cut else "follows nobody and appends"
+            return None if before.role is Role.LEADER or view.history.cut else "follows no leader and appends"
         leader = seen.replicas[view.index].get(row.leader)
         if leader is None or leader.leadership is None or leader.history.start_offset:
             return None
         if leader.leadership.leader_epoch != row.leader_epoch:
-            # it does not lead any more; nobody has what it had, and nothing later came from it
+            # it does not lead any more; no replica has what it had, and nothing later came from it
             is_of_its_time = all(batch.leader_epoch <= row.leader_epoch for batch in appended)
             return None if is_of_its_time else "appends what a later leader has written"
         theirs, own = leader.history.batches, view.history.batches

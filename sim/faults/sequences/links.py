@@ -122,7 +122,7 @@ class AimedLinks:
             self._hands.later(every_ms, lambda: self._be_late(found, late_ms, left_ms, every_ms))
 
     def _late_metadata_of(self, broker: SimBroker, late_ms: int, for_ms: int) -> None:
-        """Whatever the broker is told as an observer of the quorum; heartbeats and answers are in time."""
+        """All that the broker is told as an observer of the quorum; heartbeats and answers are in time."""
 
         def answers() -> list[SimConnection]:
             host, controllers = broker.machine.host, self._world.controllers
@@ -307,8 +307,8 @@ class AimedLinks:
         return True
 
     def _late_logs(self, stream: Stream) -> bool:
-        """Everybody is killed, and what one or two tell controllers of their logs comes late, later perhaps
-        than anybody waits for it, while what they say of themselves is in time (R64, R65)."""
+        """All brokers are killed, and what one or two tell controllers of their logs comes late, perhaps
+        later than controllers wait for it, while what they say of themselves is in time (R64, R65)."""
         if not self._hands.kill_all():
             return False
         brokers = self._world.brokers
@@ -330,8 +330,8 @@ class AimedLinks:
     # --- voters ----------------------------------------------------------------------------------------
 
     def _late_voters(self, stream: Stream) -> bool:
-        """A leader of the quorum writes what nobody gets. Its successor tells it to cut that, and stops; what
-        it has told arrives when the next one is followed and has committed more."""
+        """A leader of the quorum writes what no voter gets. Its successor tells it to cut that, and stops;
+        what it has told arrives when the next one is followed and has committed more."""
         former = self._world.active_controller()
         others = [c for c in self._world.controllers if c is not former]
         if former is None or len(others) < 2 or not all(c.is_up for c in others):

@@ -157,9 +157,9 @@ class AimedLogs:
     # --- logs that part --------------------------------------------------------------------------------
 
     def _figure_eight(self, stream: Stream, longer: int) -> bool:
-        """Raft's figure 8: one leads for a while and writes what nobody gets, the next one writes nothing and
-        commits what was there before. Then these fall, and the log of a later epoch is there to be compared
-        with theirs (R66). `longer`: by so many records at least, and above what the others promise."""
+        """Raft's figure 8: one leads for a while and writes what no follower gets, the next writes nothing
+        and commits what was there before. Then these fall, and the log of a later epoch is there to be
+        compared with theirs (R66). `longer`: by so many records at least, and above what others promise."""
         found = self._led(stream)
         if found is None:
             return False

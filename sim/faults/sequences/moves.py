@@ -78,7 +78,7 @@ class AimedMoves:
     def _elect_once_leaderless(
         self, stream: Stream, place: int, leader: SimBroker, then: Callable[[], None]
     ) -> None:
-        """Nobody leads, and this one is ready to be elected: operators ask for it."""
+        """There is no leader, and this one is ready to be elected: operators ask for it."""
         world = self._world
 
         def is_so() -> bool:

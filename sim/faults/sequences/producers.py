@@ -80,7 +80,7 @@ class AimedClients:
 
     def _forget_producers(self, stream: Stream) -> bool:
         """All replicas of a new partition lose power while nothing of it is on its way, so that their logs
-        may know no producer any more; then its ISR flaps, and nobody hears what the leader answers (R93)."""
+        may know no producer any more; then its ISR flaps, and no client gets the leader's answers (R93)."""
         led = self._led(self._world.load.places)
         if not led:
             return False
@@ -92,7 +92,7 @@ class AimedClients:
         )
 
         def use(fresh: int) -> None:
-            """Whoever has no answer for a while asks for metadata, and finds the partition."""
+            """A producer without an answer for a while asks for metadata, and finds the partition."""
             for broker in self._world.brokers:
                 for connection in self._answers_of(broker):
                     connection.stall(self._world.loop.now_ns + _STALL_MS * _MS)

@@ -188,8 +188,8 @@ class Aimed:
         return True
 
     def _cut_followers(self, stream: Stream) -> bool:
-        """A leader loses all its followers at once, so that one proposal drops them; now and then everybody
-        is killed then, and all of them become last known."""
+        """A leader loses all its followers at once, so that one proposal drops them; now and then all brokers
+        are killed then, and all of them become last known."""
         found = self._led(stream)
         if found is None:
             return False
@@ -312,7 +312,7 @@ class Aimed:
         return True
 
     def _act_while_leaderless(self, stream: Stream) -> bool:
-        """Everybody is killed, and operators change what has no leader."""
+        """All brokers are killed, and operators change what has no leader."""
         if not self._hands.kill_all():
             return False
 
@@ -329,7 +329,7 @@ class Aimed:
         return True
 
     def _crumble(self, stream: Stream) -> bool:
-        """Everybody is killed, and who has returned goes down again before the others are there."""
+        """All brokers are killed, and one that has returned goes down again before the others are there."""
         if not self._hands.kill_all():
             return False
 

@@ -101,9 +101,9 @@ TOLD = "t-0: leader none@6 -> 2@7 (some cause; elected as longest_log; records m
     ("lines", "counted", "expected"),
     [
         ([TOLD], 1, None),
-        ([], 0, "nobody told"),
-        ([TOLD.replace("t-0", "t-1")], 1, "nobody told"),
-        ([TOLD.replace("longest_log", "designated")], 1, "nobody told"),
+        ([], 0, "not told of"),
+        ([TOLD.replace("t-0", "t-1")], 1, "not told of"),
+        ([TOLD.replace("longest_log", "designated")], 1, "not told of"),
         ([TOLD], 0, "counts 0 elections"),
         (["records may be lost"], 1, "does not tell which"),
     ],

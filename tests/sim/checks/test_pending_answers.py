@@ -63,7 +63,7 @@ def test_who_waits_is_answered_with_the_commit_k20() -> None:
     controller = one_waits()
     controller.waits()
     assert not controller.wrong(Tick(), answers(1))
-    assert "nobody waits for" in controller.wrong(Tick(), answers(1))
+    assert "which is not open" in controller.wrong(Tick(), answers(1))
 
 
 @pytest.mark.parametrize(("counted", "is_wrong"), [(0, True), (1, False), (2, True)])

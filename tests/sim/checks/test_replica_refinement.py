@@ -221,7 +221,7 @@ def test_a_leader_begins_with_the_high_watermark_that_it_knew_f6() -> None:
         leads(view, partition_epoch=21, start_offset=2)
         return view, was, _at(view, 2)
 
-    assert "nobody told it" in told(step)
+    assert "no leader told it" in told(step)
 
 
 @pytest.mark.parametrize(
@@ -359,7 +359,7 @@ def test_what_it_was_told_may_come_true_after_the_epoch_when_it_waits_for_the_lo
 
 
 @pytest.mark.parametrize(
-    ("waits", "problem"), [(True, ""), (False, "follows nobody")], ids=["late", "out of nothing"]
+    ("waits", "problem"), [(True, ""), (False, "follows no leader")], ids=["late", "out of nothing"]
 )
 def test_what_was_copied_may_come_after_an_epoch_that_it_led_meanwhile_when_it_waits_for_the_log(
     waits: bool, problem: str
