@@ -16,7 +16,7 @@ from holdfast.sim.model.state import (
     LONGEST_LOG,
     MIN_ISR_CHANGE,
     NO_EPOCH,
-    NOBODY,
+    NO_REPLICA,
     NONE,
     PREFERRED,
     FetchAnswer,
@@ -274,7 +274,7 @@ class Rules:
             for replica in order:
                 if active >> replica & 1:
                     return replica, FIRST_ACTIVE
-        return -1, NOBODY
+        return -1, NO_REPLICA
 
     def allows_unclean(self, setup: Setup, cause: int) -> bool:
         """Such a change may elect anybody, where the topic allows it and no logs are compared (R16, F38): all

@@ -56,7 +56,7 @@ CAUSES = (
 )
 #: how a leader was found
 (
-    NOBODY,
+    NO_REPLICA,
     FROM_ISR,
     FROM_ELR,
     LAST_KNOWN_LEADER,

@@ -167,13 +167,13 @@ def leavers_stay_eligible(
     forgotten: Any = (),
 ) -> Any:
     """Who is no replica any more stays in the ELR and the last known ELR."""
-    everybody = {*replicas, *before.elr, *before.last_known_elr, *old_isr}
+    members = {*replicas, *before.elr, *before.last_known_elr, *old_isr}
     return original(
         before,
         old_isr=old_isr,
         new_isr=new_isr,
         min_isr=min_isr,
-        replicas=everybody,
+        replicas=members,
         unclean=unclean,
         forgotten=forgotten,
     )

@@ -61,8 +61,8 @@ class Observer:
 
         def hooks(name: str) -> list[Callable[..., None]]:
             silent = getattr(Property, name)
-            everybody: list[Any] = [self.marks, *properties]
-            return [getattr(one, name) for one in everybody if getattr(type(one), name) is not silent]
+            listeners: list[Any] = [self.marks, *properties]
+            return [getattr(one, name) for one in listeners if getattr(type(one), name) is not silent]
 
         self._on_loaded = hooks("replica_loaded")
         self._on_changed = hooks("replica_changed")

@@ -450,8 +450,8 @@ def _is_refused(event: object) -> bool:
 
 def _let_wait(voter: RaftNode, role: Leader) -> list[str]:
     """K10: fetches that wait at a leader for news that are there, or at one that leads no more."""
-    everybody = (*role.voters.items(), *role.observers.items())
-    waiting = [(who, one.told_high_watermark, one.parked) for who, one in everybody if one.parked]
+    members = (*role.voters.items(), *role.observers.items())
+    waiting = [(who, one.told_high_watermark, one.parked) for who, one in members if one.parked]
     if not waiting:
         return []
     if voter._member.role is not role:
