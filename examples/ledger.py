@@ -3,8 +3,8 @@
     python examples/ledger.py 127.0.0.1:19006 t /tmp/ledger
     holdfast validate --bootstrap-server 127.0.0.1:19006 --ledger /tmp/ledger
 
-Whatever happens to this process or to brokers, `holdfast validate` (which needs the extra `spark`) says
-afterwards whether a record that was acknowledged is lost, there twice, or out of order.
+Also after crashes of this process or of brokers, `holdfast validate` (which needs the extra `spark`) says
+whether a record that was acknowledged is lost, there twice, or out of order.
 """
 
 import asyncio

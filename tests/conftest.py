@@ -32,7 +32,7 @@ def _turn(item: pytest.Item) -> tuple[bool, float]:
 
 
 class _Failures(logging.Handler):
-    """Keeps what tasks and event loops report as broken: exceptions that nobody awaited."""
+    """Keeps what tasks and event loops report as broken: exceptions that no task awaited."""
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)
@@ -40,7 +40,7 @@ class _Failures(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         line = self.format(record)
-        # A call whose answer nobody needs any more breaks nothing, and it is told in some later test.
+        # A call whose answer is no longer needed breaks nothing, and it is reported in some later test.
         if not line.startswith("Future exception was never retrieved"):
             self.lines.append(line)
 
@@ -56,7 +56,7 @@ def _no_unseen_failures(request: pytest.FixtureRequest) -> Iterator[_Failures]:
     for logger in loggers:
         logger.removeHandler(failures)
     if "failures_logged" not in request.fixturenames:
-        assert not failures.lines, "something broke where nobody looked:\n" + "\n".join(failures.lines)
+        assert not failures.lines, "a task or a callback broke:\n" + "\n".join(failures.lines)
 
 
 @pytest.fixture

@@ -120,7 +120,7 @@ class SetExpressions:
         return dotted(node) in self._names
 
 
-#: what gives the same answer whatever the order
+#: what gives the same answer in any order
 _ORDERLESS = {"sorted", "set", "frozenset", "any", "all", "min", "max", "sum", "len"}
 #: what keeps the order of what it is given
 _ORDERED = {"list", "tuple", "enumerate", "iter", "next", "map", "filter", "zip"}
@@ -146,7 +146,7 @@ def iterated_in_order(tree: ast.Module) -> Iterator[ast.expr]:
 
 
 def test_nodes_never_iterate_over_a_set() -> None:
-    """Its order differs from process to process; whatever sends, schedules or elects sorts first (D15)."""
+    """Its order differs from process to process; code that sends, schedules or elects sorts first (D15)."""
     found = []
     for path in files(*NODES):
         sets = SetExpressions(parse(path))

@@ -54,7 +54,7 @@ class RealWorld:
         listener = socket.create_server(("127.0.0.1", 0), backlog=0)
         self._sockets.append(listener)
         address = listener.getsockname()
-        # The kernel takes a few into the queue that nobody empties; the next ones get no answer at all.
+        # The kernel takes a few into the queue that no process empties; the next ones get no answer at all.
         for _ in range(4):
             filler = socket.socket()
             filler.setblocking(False)

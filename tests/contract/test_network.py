@@ -147,7 +147,7 @@ async def test_each_connection_gets_a_handler_of_its_own_and_knows_its_peer(pair
     await listener.close()
 
 
-async def test_nobody_listening_is_refused(world: World, pair: Pair) -> None:
+async def test_a_port_without_a_listener_is_refused(world: World, pair: Pair) -> None:
     listener = await pair.listen()
     await listener.close()
     with pytest.raises(ConnectionRefused, match=f"127.0.0.1:{listener.port}"):

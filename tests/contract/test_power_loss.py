@@ -163,7 +163,7 @@ def test_a_kill_loses_nothing_and_a_later_power_loss_what_the_killed_process_had
 
 @pytest.mark.parametrize("driver", DRIVERS)
 def test_what_a_power_loss_has_left_is_durable(driver: str, tmp_path: Path) -> None:
-    """Also a loss that comes at once, while nobody runs, or that is repeated after an interruption."""
+    """Also a loss that comes at once, while no process runs, or that is repeated after an interruption."""
     with machine(driver, tmp_path / "node") as node:
         node.start()
         node.lose_power(1)
@@ -190,7 +190,7 @@ def test_tracked_disks_work_everywhere_and_the_others_say_why_not() -> None:
 
 
 @pytest.mark.parametrize("driver", [name for name in DRIVERS if name in FILE_SYSTEMS])
-def test_a_loop_device_of_somebody_else_is_not_touched(driver: str, tmp_path: Path) -> None:
+def test_a_loop_device_of_another_program_is_not_touched(driver: str, tmp_path: Path) -> None:
     with machine(driver, tmp_path / "node") as node:
         node.start()
         (tmp_path / "other.img").touch()

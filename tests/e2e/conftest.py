@@ -18,7 +18,7 @@ QUICK = {
 
 @pytest.fixture
 def make_cluster(tmp_path: Path) -> Iterator[Callable[..., LocalCluster]]:
-    """Makes clusters that are killed when the test ends, whatever state they are in."""
+    """Makes clusters that are killed when the test ends, in any state."""
     made: list[LocalCluster] = []
 
     def make(

@@ -134,7 +134,7 @@ class HighWatermarks:
         return 0
 
     async def _ask(self, pool: Pool, host: str, port: int) -> None:
-        """One fetch at the end of the log; whoever does not lead answers with an error row."""
+        """One fetch at the end of the log; a broker that does not lead answers with an error row."""
         try:
             metadata = await pool.call(host, port, MetadataRequest((self._topic,)), 1_000)
             row = FetchPartition(

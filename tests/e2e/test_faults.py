@@ -85,7 +85,7 @@ def test_the_high_watermark_never_moves_back_for_a_consumer(cluster: LocalCluste
 
 
 def test_brokers_that_run_are_unregistered_in_turn_and_nothing_is_lost(cluster: LocalCluster) -> None:
-    """B10: each registers anew with its next heartbeat, and fetches from whoever leads meanwhile."""
+    """B10: each registers anew with its next heartbeat, and fetches from the leader at that time."""
     servers = cluster.bootstrap_servers
     look = watch(servers)
     look.create_topic("t", 3, 3, 2)

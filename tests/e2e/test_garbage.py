@@ -1,4 +1,4 @@
-"""Whatever bytes arrive at a live broker or controller: an error or a close, and nobody else notices."""
+"""Any bytes to a live broker or controller: an error or a close, and no other client notices."""
 
 import socket
 import struct
@@ -30,7 +30,7 @@ def targets(cluster: LocalCluster) -> list[Node]:
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-def test_mutated_frames_disturb_nobody_and_leave_no_memory_behind(
+def test_mutated_frames_disturb_no_client_and_leave_no_memory_behind(
     cluster: LocalCluster, targets: list[Node], seed: int
 ) -> None:
     watch(cluster.bootstrap_servers).create_topic("t", 1, 3, 2)
@@ -57,7 +57,7 @@ def test_an_oversized_frame_is_refused_before_it_is_read(cluster: LocalCluster, 
         with socket.create_connection(("127.0.0.1", node.port), timeout=10) as connection:
             connection.sendall(struct.pack(">II", 2_000_000_000, 100) + b"x" * 100)
             while connection.recv(4096):
-                pass  # an error where there is somebody to tell, then the close
+                pass  # an error if there is a request to answer, then the close
         assert rss(cluster, node) - before < 4 << 20
 
 

@@ -275,7 +275,7 @@ def test_every_node_answers_and_all_tell_the_same(run: Played) -> None:
     assert [row["replica"] is not None for row in rows] == [node is run.victim for node in nodes]
 
 
-def test_strangers_cost_little_and_lock_nobody_out(run: Played) -> None:
+def test_strangers_cost_little_and_lock_no_client_out(run: Played) -> None:
     """Silent, slow, garbled, too long, never reading: records pass, scrapes too, and nothing stays behind."""
     rng, node = random.Random(5), run.victim
     process = psutil.Process(run.cluster.pid(node))

@@ -124,7 +124,7 @@ class Sampler:
         return 0
 
     async def _ask(self, pool: Pool, broker: Node) -> None:
-        """Fetch nothing of every partition; whoever does not lead answers with an error row."""
+        """Fetch nothing of every partition; a broker that does not lead answers with an error row."""
         rows = tuple(
             FetchPartition(self._topic_id, index, -1, self._told.get(index, 0), -1, -1, 1)
             for index in range(PARTITIONS)

@@ -40,8 +40,8 @@ class Outage(Drill):
         wait_until(lambda: self.partition(topic).isr == (1, 2))
         produce(servers, topic, 20, first=30)
 
-    def lose_everybody(self, topic: str) -> None:
-        """All replicas die and return, 1 last in the ISR, with 60 records; nobody may lead."""
+    def lose_all_replicas(self, topic: str) -> None:
+        """All replicas die and return, 1 last in the ISR, with 60 records; no replica may lead."""
         self.make(topic)
         self.kill(2)
         wait_until(lambda: self.partition(topic).isr == (1,))
@@ -126,7 +126,7 @@ def test_the_plan_of_the_kip(outage: Outage, tmp_path: Path) -> None:
 
 def test_a_reboot_and_another_controller_in_the_middle_change_nothing(outage: Outage) -> None:
     """R63, R71: while broker 3 is silent, the best replica is started anew and the controller dies."""
-    outage.lose_everybody("middle")
+    outage.lose_all_replicas("middle")
     outage.cluster.pause(outage.cluster.broker(3))
     process = outage.begin(*ALL, "--automated-recovery", "--recovery-duration-ms", "20000")
     await_line(process.stderr, "broker 3 is asked again")
@@ -150,7 +150,7 @@ def test_a_reboot_and_another_controller_in_the_middle_change_nothing(outage: Ou
 
 def test_a_signal_ends_it_and_nothing_is_elected(outage: Outage, tmp_path: Path) -> None:
     """R75."""
-    outage.lose_everybody("stopped")
+    outage.lose_all_replicas("stopped")
     outage.cluster.pause(outage.cluster.broker(1))
     process = outage.begin(*ALL, "--automated-recovery")
     await_line(process.stderr, "broker 1 is asked again")
@@ -175,8 +175,8 @@ def test_a_signal_ends_it_and_nothing_is_elected(outage: Outage, tmp_path: Path)
 
 
 def test_a_fenced_broker_that_answers_is_shown_as_fenced_and_refused(outage: Outage) -> None:
-    """R76: without controllers broker 1 stays fenced, awake as it is; nobody is elected."""
-    outage.lose_everybody("fenced")
+    """R76: without controllers broker 1 stays fenced, awake as it is; no replica is elected."""
+    outage.lose_all_replicas("fenced")
     outage.cluster.pause(outage.cluster.broker(1))
     wait_until(lambda: outage.partition("fenced").offline_replicas == (1,))
     wait_until(lambda: outage.partition_by_brokers("fenced").offline_replicas == (1,))

@@ -1,6 +1,6 @@
-"""The unclean recovery manager on a live cluster: all brokers are killed at once, nobody is known complete.
+"""The unclean recovery manager on a live cluster: all brokers are killed at once, none is known complete.
 
-The page cache lives, so whoever has the longest log has every acknowledged record. One cluster for all
+The page cache lives, so the replica with the longest log has every acknowledged record. One cluster for all
 stories, a topic each.
 """
 
@@ -117,7 +117,7 @@ class Drill:
 
     def metric(self, name: str, **labels: str) -> float:
         """The sum over all controllers; 0 when there is none. Gauges come from the active one alone, counts
-        from whoever was active then."""
+        from the one that was active then."""
         wanted = [f'{key}="{value}"' for key, value in labels.items()]
         total = 0.0
         for line in "".join(map(self._scrape, self.cluster.controllers)).splitlines():
@@ -136,7 +136,7 @@ class Drill:
                 continue
 
     def told(self, topic: str) -> list[dict[str, Any]]:
-        """The changes of partition 0 that elected somebody by a comparison of logs, as explain has them."""
+        """The changes of partition 0 that elected a leader by a comparison of logs, as explain has them."""
         words = ("explain", topic, "0", "--bootstrap-controller", self.cluster.bootstrap_controllers)
         done = subprocess.run(
             [sys.executable, "-m", "holdfast.cli", *words, "--output", "json"],
@@ -197,7 +197,7 @@ def test_when_all_brokers_are_killed_the_longest_log_leads_and_nothing_acknowled
 
 
 def test_what_every_replica_has_lost_is_told_by_the_high_watermarks_that_they_stored(drill: Drill) -> None:
-    """R68, G-4: nobody has the tail any more, so no log tells of it."""
+    """R68, G-4: no replica has the tail any more, so no log shows it."""
     drill.topic("tailless", "Balanced")
     for first in range(0, 200, 20):
         assert len(produce(drill.cluster.bootstrap_servers, "tailless", 20, first=first).acked) == 20
@@ -209,7 +209,7 @@ def test_what_every_replica_has_lost_is_told_by_the_high_watermarks_that_they_st
     assert decision["predicted_loss"] == lost <= decision["most_lost"]
 
 
-def test_what_nobody_knows_any_more_is_bounded_by_what_replicas_promised(drill: Drill) -> None:
+def test_a_loss_that_no_replica_knows_is_bounded_by_the_ceilings_on_disk(drill: Drill) -> None:
     """R68, G-4: the high watermarks were not stored in time, the ceiling always is."""
     drill.topic("unstored", "Balanced")
     assert len(produce(drill.cluster.bootstrap_servers, "unstored", 1500).acked) == 1500
@@ -238,7 +238,7 @@ def test_without_a_strategy_a_partition_waits_for_the_operator(drill: Drill) -> 
 
 
 def test_a_recovery_that_waits_ends_by_kafkas_rule_when_the_manager_is_switched_off(drill: Drill) -> None:
-    """D8.8: the last known leader is trusted then, whatever its log lacks."""
+    """D8.8: the last known leader is trusted then, even if its log lacks records."""
     drill.topic("switched", "None")
     drill.kill(1, 2, 3)
     drill.start(1, 2, 3)

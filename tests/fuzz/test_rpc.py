@@ -46,7 +46,7 @@ class FuzzedNode:
 
 @runtimes
 @pytest.mark.parametrize("seed", [0, *slow(1, 2)])
-async def test_hostile_connections_leave_nothing_behind_and_disturb_nobody(
+async def test_hostile_connections_leave_nothing_behind_and_disturb_no_client(
     make_runtime: Callable[[], Runtime], seed: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     runtime = make_runtime()

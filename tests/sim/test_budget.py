@@ -62,7 +62,7 @@ def test_being_in_the_isr_proves_nothing_before_a_new_process_has_fetched(worlds
     assert not budget.may_lose(world.brokers[1])
 
 
-def test_on_the_edge_one_more_may_be_lossy_and_beyond_it_everybody(worlds: list[World]) -> None:
+def test_on_the_edge_one_more_may_be_lossy_and_beyond_it_every_broker(worlds: list[World]) -> None:
     world, budget = booted(worlds, replace(SMALL, over_budget=True, on_edge=True))
     first, second, third = world.brokers
     budget.lost(first)

@@ -137,8 +137,8 @@ def test_a_rule_speaks_up_for_what_breaks_it_and_for_nothing_else(
         "where another one is",
         "so with acks=1",
         "nothing, though it was acknowledged",
-        "that nobody knows",
-        "a place, though nobody knows",
+        "a place that is not known",
+        "a place, though none is known",
     ],
 )
 def test_who_waits_for_a_record_is_told_what_the_ledger_has(
@@ -181,7 +181,7 @@ SHORT = replace(with_log(WHOLE, 2, start=2), starts={0: 2})
     ],
     ids=[
         "what is deleted is not asked for",
-        "nobody has deleted it",
+        "no client has deleted it",
         "read before it was deleted",
         "on at the log start",
         "from the log start, twice",
@@ -250,9 +250,9 @@ def test_a_reader_that_seeks_is_where_it_asked_to_be(
     ],
     ids=[
         "all of it is there",
-        "what was read before the last is not, and nobody has told",
+        "what was read before the last is not, and no client was told",
         "the last is not",
-        "nobody knows: it is deleted",
+        "it is not known: it is deleted",
         "nothing was read before",
     ],
 )

@@ -18,7 +18,7 @@ def test_brokers_outlive_a_log_dir_and_nothing_is_lost() -> None:
     assert result.violation is None, result.as_text()
     assert result.faults["fail_dir"] > 1
     assert result.events["dirfault"] == result.faults["fail_dir"]
-    # nobody ended by itself; each that had lost a dir was stopped for it, and came back with both
+    # no broker ended by itself; each that had lost a dir was stopped for it, and came back with both
     assert result.boots > SHAPE.brokers + SHAPE.voters
     assert "kill" not in result.events
 

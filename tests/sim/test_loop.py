@@ -78,11 +78,11 @@ def test_a_cancelled_timer_does_not_fire(loop: SimLoop) -> None:
 
 
 def test_a_deadlock_names_every_pending_task_and_where_it_waits(loop: SimLoop) -> None:
-    async def wait_for_nobody() -> None:
+    async def wait_for_ever() -> None:
         await asyncio.get_running_loop().create_future()
 
-    start(loop.process("stuck"), wait_for_nobody())
-    with pytest.raises(Deadlock, match=r"stuck: work at sim/test_loop.py:\d+ .*wait_for_nobody"):
+    start(loop.process("stuck"), wait_for_ever())
+    with pytest.raises(Deadlock, match=r"stuck: work at sim/test_loop.py:\d+ .*wait_for_ever"):
         loop.run(lambda: False)
 
 

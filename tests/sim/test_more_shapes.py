@@ -82,7 +82,7 @@ def test_places_of_remade_topics_do_not_meet() -> None:
 
 
 @pytest.mark.slow
-def test_an_intruder_is_refused_by_every_kind_of_node_and_disturbs_nobody() -> None:
+def test_an_intruder_is_refused_by_every_kind_of_node_and_disturbs_no_client() -> None:
     refused: list[InvalidRequest] = []
 
     class Listener(Property):

@@ -29,7 +29,7 @@ def under_load(shape: ClusterSpec = SHAPE) -> tuple[World, Faults]:
 
 
 @pytest.mark.parametrize("voters", [1, 3, 5])
-def test_a_core_has_a_majority_of_the_voters_and_leaves_somebody_out(voters: int) -> None:
+def test_a_core_has_a_majority_of_the_voters_and_leaves_a_node_out(voters: int) -> None:
     world = World(replace(SHAPE, voters=voters), Choices("5"))
     drawn = [draw_healed_subset(world, Choices(str(seed)).stream("core")) for seed in range(40)]
     assert {len(one.voters) for one in drawn} == {voters // 2 + 1, min(voters, voters // 2 + 2)}
@@ -47,7 +47,7 @@ def test_who_does_not_belong_is_away_until_all_is_healed() -> None:
     liveness.settle(world, liveness.BEFORE_THE_LOAD_ENDS)
 
 
-def test_a_broker_that_may_not_be_killed_is_cut_off_from_everybody() -> None:
+def test_a_broker_that_may_not_be_killed_is_cut_off_from_all_nodes() -> None:
     world, faults = under_load(replace(SHAPE, min_isr=1))
     faults.budget.update()
     for place in faults.budget._rows:

@@ -39,7 +39,7 @@ LOST = replace(
 )
 
 
-def test_sums_have_rates_that_are_of_sums_and_marks_that_nobody_met() -> None:
+def test_sums_have_rates_that_are_of_sums_and_marks_that_no_run_met() -> None:
     total = sums([LOST, ROW])
     assert total["seeds"] == 2
     assert total["simulated_seconds_per_cpu_second"] == 20.0

@@ -36,7 +36,7 @@ RECIPE = RunTemplate(ClusterSpec(voters=1, partitions=1, producers=1), seconds=1
 
 
 class EndsAtOne(RunTemplate):
-    """For these tests: whoever plays seed 1 ends."""
+    """For these tests: the process that plays seed 1 ends."""
 
     def spec(self, seed: str) -> RunSpec:
         if seed == "1" and parent_process() is not None:
@@ -274,9 +274,9 @@ def test_a_swarm_goes_on_where_it_stopped_and_mixes_no_two_recipes(tmp_path: Pat
     assert other.exit_code == 2
     assert "choose another folder" in other.stderr
     (tmp_path / "swarm.json").unlink()
-    nobodys = play("0..2")
-    assert nobodys.exit_code == 2
-    assert "no swarm.json" in nobodys.stderr
+    without_swarm = play("0..2")
+    assert without_swarm.exit_code == 2
+    assert "no swarm.json" in without_swarm.stderr
 
 
 def run_of(*rows: SeedRow) -> dict[str, Any]:

@@ -133,7 +133,7 @@ def test_the_command_tells_of_each_change_and_how_many_there_were() -> None:
     [
         (["--module", "holdfast.brokr"], "no module holdfast.brokr; there are: "),
         (["--band", "wide"], "no band wide; there are: "),
-        (["--like", "nobody"], "no mutant nobody; docs/mutants.md has them"),
+        (["--like", "no-such-rule"], "no mutant no-such-rule; docs/mutants.md has them"),
     ],
 )
 def test_what_is_not_there_is_refused(words: list[str], told: str) -> None:

@@ -55,7 +55,7 @@ def never_sent(history: RunHistory) -> None:
 
 
 def of_no_ledger(history: RunHistory) -> None:
-    history.log[1].append(b"somebody else's record")
+    history.log[1].append(b"another producer's record")
 
 
 def refused_but_there(history: RunHistory) -> None:

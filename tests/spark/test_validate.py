@@ -211,11 +211,11 @@ def test_without_an_acknowledgement_nothing_was_checked(spark: Any, tmp_path: Pa
 
 def test_a_cluster_that_does_not_answer_or_know_the_topic_proves_nothing(spark: Any, tmp_path: Path) -> None:
     ledger = write_ledger(tmp_path / "ledger", [clean_history("t", 4)])
-    nobody = validate(spark, ValidateOptions(str(ledger), "127.0.0.1:1", timeout_ms=500))
+    silent = validate(spark, ValidateOptions(str(ledger), "127.0.0.1:1", timeout_ms=500))
     with PlantedLogs({("other", 0): []}) as node:
         stranger = validate(spark, ValidateOptions(str(ledger), node.address, timeout_ms=TIMEOUT_MS))
-    assert (nobody.exit_code, stranger.exit_code) == (6, 6)
-    assert nobody.inconclusive[0].startswith("cluster: ")
+    assert (silent.exit_code, stranger.exit_code) == (6, 6)
+    assert silent.inconclusive[0].startswith("cluster: ")
     assert "UNKNOWN_TOPIC_OR_PARTITION" in stranger.inconclusive[0]
 
 

@@ -1,7 +1,7 @@
 """Which property sees which mutant when it is asked alone: the teeth of each. In `holdfast sim mutants` the
 one that is first speaks up.
 
-Owns the pairs, and a wrong rule that is nobody else's.
+Owns the pairs, and a wrong rule that only these tests use.
 """
 
 from dataclasses import dataclass

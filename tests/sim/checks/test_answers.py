@@ -241,7 +241,7 @@ def test_no_follower_waits_for_what_is_in_the_log_r80(
         path = with_core(view)
         session = path._sessions.open(2, 2, 1)
         listed = path._sessions.list_row(session, view.replica.key, offset, epoch, 100)
-        listed.is_open, session.parked = is_open, "somebody" if is_parked else None
+        listed.is_open, session.parked = is_open, "a fetch" if is_parked else None
         scene.property.replica_changed(scene.seen, view, before(view), [])
 
     assert is_broken(waiting_requests.FetchesHearOfNews(), tell) is expected

@@ -113,8 +113,10 @@ def test_who_may_lack_records_is_elected_with_a_word_and_a_count_b4(
     lines: list[str], counted: int, expected: str | None
 ) -> None:
     scene = Scene(UncleanElectionsAreTold())
-    nobody = row(isr=(), leader=None, last_known_leader=1)
-    elected = change(nobody, CauseKind.LOGS_COMPARED, None, ElectionReason.LONGEST_LOG, leader=2, isr=(2,))
+    leaderless = row(isr=(), leader=None, last_known_leader=1)
+    elected = change(
+        leaderless, CauseKind.LOGS_COMPARED, None, ElectionReason.LONGEST_LOG, leader=2, isr=(2,)
+    )
 
     def tell() -> None:
         if lines:

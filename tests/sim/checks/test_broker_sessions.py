@@ -52,7 +52,7 @@ def beat(broker_id: int = 1, connection_id: int = 7, offset: int = 99, **given: 
 
 
 def leaving(*broker_ids: int) -> Any:
-    """They shut down, and nobody leads t-0."""
+    """They shut down, and no broker leads t-0."""
     brokers = CALM.brokers
     for one in broker_ids:
         brokers = brokers.set(one, replace(brokers[one], in_controlled_shutdown=True))
@@ -135,7 +135,7 @@ def test_who_leaves_goes_when_all_others_have_heard_of_it_r22(
     assert bool(controller.wrong) is wrong
 
 
-def test_when_a_new_controller_has_more_to_write_nobody_can_tell_who_may_go_k21() -> None:
+def test_when_a_new_controller_has_more_to_write_it_is_not_known_who_may_go_k21() -> None:
     controller = Controller(leaving(1))
     controller.is_active = False
     controller.does(1, Tick())
@@ -155,7 +155,7 @@ def test_what_is_told_of_failed_log_dirs_is_noted_r27() -> None:
     assert not controller.wrong
 
 
-def everybody_but(silent: int, controller: Controller, *times_ms: int) -> None:
+def all_but(silent: int, controller: Controller, *times_ms: int) -> None:
     """The others are heard of, and the timer fires, at each of these times."""
     for now_ms in times_ms:
         for one in {1, 2, 3} - {silent}:
@@ -164,20 +164,20 @@ def everybody_but(silent: int, controller: Controller, *times_ms: int) -> None:
 
 
 @pytest.mark.parametrize(("silent_ms", "wrong"), [(999, "999 ms after its last heartbeat"), (1_000, "")])
-def test_nobody_is_fenced_before_the_session_ends_r25(silent_ms: int, wrong: str) -> None:
+def test_no_broker_is_fenced_before_the_session_ends_r25(silent_ms: int, wrong: str) -> None:
     controller = Controller(CALM)
     controller.does(100, beat(2))
-    everybody_but(2, controller, *range(200, 1_000, 100), 1_050)
+    all_but(2, controller, *range(200, 1_000, 100), 1_050)
     controller.does(100 + silent_ms, Tick(), fenced(2))
     assert wrong in "".join(controller.wrong)
     assert bool(controller.wrong) == bool(wrong)
 
 
 @pytest.mark.parametrize(("until_ms", "is_wrong"), [(1_600, False), (1_700, True)])
-def test_whoever_is_silent_for_long_is_fenced_r25(until_ms: int, is_wrong: bool) -> None:
+def test_a_broker_that_is_silent_for_long_is_fenced_r25(until_ms: int, is_wrong: bool) -> None:
     controller = Controller(CALM)
     controller.does(100, beat(2))
-    everybody_but(2, controller, *range(200, until_ms + 1, 100))
+    all_but(2, controller, *range(200, until_ms + 1, 100))
     assert bool(controller.wrong) is is_wrong
     assert not is_wrong or "broker 2 was not heard of for 1600 ms" in controller.wrong[0]
 
@@ -186,7 +186,7 @@ def test_a_controller_that_stood_still_waits_for_the_heartbeats_in_its_sockets_d
     for is_early in (True, False):
         controller = Controller(CALM)
         controller.does(100, beat(2))
-        everybody_but(2, controller, *range(200, 900, 100))
+        all_but(2, controller, *range(200, 900, 100))
         if is_early:
             controller.does(1_300, Tick(), fenced(2))
         else:  # it extends the sessions first
@@ -199,7 +199,7 @@ def test_a_controller_that_stood_still_waits_for_the_heartbeats_in_its_sockets_d
 def test_sessions_that_were_extended_end_later_also_when_nothing_happens_until_then_d7() -> None:
     controller = Controller(CALM)
     controller.does(100, beat(2))
-    everybody_but(2, controller, *range(200, 900, 100))
+    all_but(2, controller, *range(200, 900, 100))
     controller.does(1_050, Tick())
     controller.does(1_300, Tick(), fenced(2))
     assert not controller.wrong
@@ -219,7 +219,7 @@ PROBE = Probe(1, 1, 0, 0, "b1", 9092)
 @pytest.mark.parametrize(
     ("connection_id", "before", "effects", "is_wrong"),
     [(7, CALM, [PROBE], False), (7, CALM, [], True), (8, CALM, [], False)],
-    ids=["somebody looks", "nobody looks", "another connection"],
+    ids=["the controller looks", "it does not look", "another connection"],
 )
 def test_a_lost_connection_is_looked_after_d9(
     connection_id: int, before: MetadataImage, effects: list[Any], is_wrong: bool
@@ -287,7 +287,7 @@ def test_only_a_session_that_may_live_stands_in_the_way_of_a_registration_r30(
         replace(REGISTRATION, broker_id=9, listeners=()),
         replace(REGISTRATION, broker_id=9, log_dirs=(b"dir of broker 01",)),
     ],
-    ids=["of another cluster", "a controller", "nobody", "without address", "with another's log dir"],
+    ids=["of another cluster", "a controller", "no id", "without address", "with another's log dir"],
 )
 def test_what_is_no_broker_of_the_cluster_is_not_registered_r30(asked: BrokerRegistrationRequest) -> None:
     taken = replace(fenced(1).brokers[1], log_dirs=(b"dir of broker 01",))

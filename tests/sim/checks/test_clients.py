@@ -71,9 +71,9 @@ def test_an_unclean_election_begins_another_log_rule_12() -> None:
     def tell(scene: Scene) -> None:
         view = view_of(scene, 1, BATCHES)
         scene.property.shown(scene.seen, view, read(3, 5))
-        nobody = row(isr=(), leader=None, last_known_leader=1)
+        leaderless = row(isr=(), leader=None, last_known_leader=1)
         reason = ElectionReason.LONGEST_LOG
-        elected = change(nobody, CauseKind.LOGS_COMPARED, None, reason, leader=2, isr=(2,))
+        elected = change(leaderless, CauseKind.LOGS_COMPARED, None, reason, leader=2, isr=(2,))
         scene.property.partition_changed(scene.seen, 0, elected)
         for epoch, high_watermark in ((6, 1), (5, 3), (6, 2)):
             scene.property.shown(scene.seen, view, read(high_watermark, epoch))

@@ -30,7 +30,7 @@ from tests.sim.checks.histories import TOPIC_ID, Scene, image, row
 MANAGER = ClusterSpec(recovery_manager=True)
 #: below min ISR, 2 has left and may lead
 ALONE = row(isr=(1,), elr=(2,))
-NOBODY = row(isr=(), elr=(), leader=None, last_known_leader=1, last_known_elr=(1, 2))
+LEADERLESS = row(isr=(), elr=(), leader=None, last_known_leader=1, last_known_elr=(1, 2))
 #: 3 joins, 2 leaves
 MOVING = row(
     replicas=(1, 3, 2), isr=(1, 2), adding_replicas=(3,), removing_replicas=(2,), original_replicas=(1, 2)
@@ -81,7 +81,7 @@ CASES = {
         ),
         change(row(isr=(1,)), CauseKind.SESSION_ENDED, 1, leader=None, isr=(), elr=(1,), last_known_leader=1),
     ),
-    "nobody remembers who led": Case(
+    "the last known leader is not kept": Case(
         change(row(isr=(1,)), CauseKind.SESSION_ENDED, 1, leader=None, isr=(), elr=(1,)),
         change(row(isr=(1,)), CauseKind.SESSION_ENDED, 1, leader=None, isr=(), elr=(1,), last_known_leader=1),
     ),
@@ -107,70 +107,70 @@ CASES = {
         change(ALONE, CauseKind.UNCLEAN_REGISTRATION, 2, elr=(), last_known_elr=(2,), leader_epoch=6),
         change(ALONE, CauseKind.UNCLEAN_REGISTRATION, 2, elr=(), last_known_elr=(2,)),
     ),
-    "somebody is elected by unfencing where logs are compared": Case(
-        change(NOBODY, CauseKind.UNFENCING, 1, ElectionReason.LAST_KNOWN_LEADER, leader=1, isr=(1,)),
+    "a replica is elected by unfencing where logs are compared": Case(
+        change(LEADERLESS, CauseKind.UNFENCING, 1, ElectionReason.LAST_KNOWN_LEADER, leader=1, isr=(1,)),
         change(
-            replace(NOBODY, elr=(2,), last_known_elr=(1,)), CauseKind.UNFENCING, 2, ElectionReason.ELR,
+            replace(LEADERLESS, elr=(2,), last_known_elr=(1,)), CauseKind.UNFENCING, 2, ElectionReason.ELR,
             leader=2, isr=(2,), elr=(), last_known_elr=(1,), last_known_leader=None,
         ),
         MANAGER,
     ),
     "a last known leader who was not the last": Case(
         change(
-            NOBODY, CauseKind.UNFENCING, 2, ElectionReason.LAST_KNOWN_LEADER,
+            LEADERLESS, CauseKind.UNFENCING, 2, ElectionReason.LAST_KNOWN_LEADER,
             leader=2, isr=(2,), last_known_elr=(), last_known_leader=None,
         ),
         change(
-            NOBODY, CauseKind.UNFENCING, 1, ElectionReason.LAST_KNOWN_LEADER,
+            LEADERLESS, CauseKind.UNFENCING, 1, ElectionReason.LAST_KNOWN_LEADER,
             leader=1, isr=(1,), last_known_elr=(), last_known_leader=None,
         ),
     ),
     "not the best log": Case(
         change(
-            NOBODY, CauseKind.LOGS_COMPARED, None, ElectionReason.LONGEST_LOG, logs=LOGS,
+            LEADERLESS, CauseKind.LOGS_COMPARED, None, ElectionReason.LONGEST_LOG, logs=LOGS,
             leader=1, isr=(1,), last_known_elr=(2,), last_known_leader=None,
         ),
         change(
-            NOBODY, CauseKind.LOGS_COMPARED, None, ElectionReason.LONGEST_LOG, logs=LOGS,
+            LEADERLESS, CauseKind.LOGS_COMPARED, None, ElectionReason.LONGEST_LOG, logs=LOGS,
             leader=2, isr=(2,), last_known_elr=(1,), last_known_leader=None,
         ),
         MANAGER,
     ),
     "a seat is forgotten with the election by logs": Case(
         change(
-            NOBODY, CauseKind.LOGS_COMPARED, None, ElectionReason.LONGEST_LOG, logs=LOGS,
+            LEADERLESS, CauseKind.LOGS_COMPARED, None, ElectionReason.LONGEST_LOG, logs=LOGS,
             leader=2, isr=(2,), last_known_elr=(), last_known_leader=None,
         ),
         change(
-            NOBODY, CauseKind.LOGS_COMPARED, None, ElectionReason.LONGEST_LOG, logs=LOGS,
+            LEADERLESS, CauseKind.LOGS_COMPARED, None, ElectionReason.LONGEST_LOG, logs=LOGS,
             leader=2, isr=(2,), last_known_elr=(1,), last_known_leader=None,
         ),
         MANAGER,
     ),
     "a designated replica that is fenced": Case(
         change(
-            NOBODY, CauseKind.DESIGNATED, 3, ElectionReason.DESIGNATED, fenced=(3,),
+            LEADERLESS, CauseKind.DESIGNATED, 3, ElectionReason.DESIGNATED, fenced=(3,),
             leader=3, isr=(3,), last_known_elr=(), last_known_leader=None,
         ),
         change(
-            NOBODY, CauseKind.DESIGNATED, 3, ElectionReason.DESIGNATED,
+            LEADERLESS, CauseKind.DESIGNATED, 3, ElectionReason.DESIGNATED,
             leader=3, isr=(3,), last_known_elr=(), last_known_leader=None,
         ),
     ),
-    "a designation while somebody leads": Case(
+    "a designation while a broker leads": Case(
         change(row(), CauseKind.DESIGNATED, 3, ElectionReason.DESIGNATED, leader=3, isr=(3,)),
         change(
-            NOBODY, CauseKind.DESIGNATED, 2, ElectionReason.DESIGNATED,
+            LEADERLESS, CauseKind.DESIGNATED, 2, ElectionReason.DESIGNATED,
             leader=2, isr=(2,), last_known_elr=(), last_known_leader=None,
         ),
     ),
     "an unclean pass where no topic allows it": Case(
         change(
-            NOBODY, CauseKind.UNCLEAN_PASS, None, ElectionReason.UNCLEAN_RANDOM,
+            LEADERLESS, CauseKind.UNCLEAN_PASS, None, ElectionReason.UNCLEAN_RANDOM,
             leader=1, isr=(1,), last_known_elr=(), last_known_leader=None,
         ),
         change(
-            replace(NOBODY, last_known_leader=None), CauseKind.UNCLEAN_ASKED, None,
+            replace(LEADERLESS, last_known_leader=None), CauseKind.UNCLEAN_ASKED, None,
             ElectionReason.UNCLEAN_RANDOM, leader=1, isr=(1,), last_known_elr=(),
         ),
     ),
@@ -206,8 +206,8 @@ CASES = {
         ),
     ),
     "an unclean leader that need not recover": Case(
-        change(NOBODY, CauseKind.DESIGNATED, 2, ElectionReason.DESIGNATED, **LEADS_ALONE, **RECOVERED),
-        change(NOBODY, CauseKind.DESIGNATED, 2, ElectionReason.DESIGNATED, **LEADS_ALONE),
+        change(LEADERLESS, CauseKind.DESIGNATED, 2, ElectionReason.DESIGNATED, **LEADS_ALONE, **RECOVERED),
+        change(LEADERLESS, CauseKind.DESIGNATED, 2, ElectionReason.DESIGNATED, **LEADS_ALONE),
     ),
     "another min ISR than is configured": Case(
         change(row(min_isr=3), CauseKind.MIN_ISR_CONFIGURED, min_isr=1),
@@ -274,7 +274,7 @@ def test_an_isr_changes_as_its_leader_proposed(asked: AlterPartitionRequest | No
 def test_who_joins_and_ends_a_move_with_it_leads_as_a_complete_replica(
     recovery_state: int, is_broken: bool
 ) -> None:
-    """R102: nobody has elected it uncleanly, though it was not in the ISR before."""
+    """R102: no unclean election chose it, though it was not in the ISR before."""
     moving = row(
         replicas=(2, 3, 1), isr=(1, 3), adding_replicas=(2,), removing_replicas=(1,), original_replicas=(3, 1)
     )

@@ -52,7 +52,7 @@ def store_snapshot(view: ReplicaView, offset: int) -> None:
     ids=[
         "as far as may be",
         "too much",
-        "nobody asked for it",
+        "no client asked for it",
         "what is not committed",
         "before the snapshot is there",
         "begins where its leader does",
@@ -164,9 +164,9 @@ def test_nothing_outlives_a_topic_r107(configs: tuple[str, ...], is_assigned: bo
     ids=[
         "too much stays",
         "that much may stay",
-        "nobody asks for less",
+        "no client asks for less",
         "it is not committed",
-        "nobody knows who has written it",
+        "its writer is not known",
         "it may have been paused",
         "it is being deleted",
     ],

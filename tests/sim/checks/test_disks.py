@@ -55,7 +55,7 @@ def test_nothing_is_appended_after_the_disk_has_failed() -> None:
     ],
     ids=["ended in order", "killed", "never registered", "its log is not on the disk"],
 )
-def test_who_registered_and_ended_in_order_speaks_for_logs_that_nobody_saw_a8(
+def test_who_registered_and_ended_in_order_speaks_for_logs_that_were_not_looked_at_a8(
     exit_code: int, is_registered: bool, log_bytes: int, expected: str | None
 ) -> None:
     """The process before it was killed; this one had no time to take its roles."""

@@ -43,7 +43,7 @@ class Driver:
     ids=lambda one: type(getattr(one, "request", None) or one.response).__name__,
 )
 @pytest.mark.parametrize(("durable", "is_wrong"), [(4, True), (5, False), (6, False)])
-def test_nobody_shows_an_epoch_before_it_is_on_its_disk_q9(
+def test_no_voter_shows_an_epoch_before_it_is_on_its_disk_q9(
     effect: Send | Reply, durable: int, is_wrong: bool
 ) -> None:
     assert Driver(QuorumState(durable)).is_wrong(effect) is is_wrong

@@ -62,9 +62,14 @@ RUNS = vote(9, 102, 6, pre_vote=False)
 @pytest.mark.parametrize(
     ("answers", "is_wrong"),
     [([answer(1)], False), ([answer(1, granted=False)], True), ([], True), ([answer(4)], True)],
-    ids=["one more is a majority", "it was refused", "nobody has answered", "an answer to another question"],
+    ids=[
+        "one more is a majority",
+        "it was refused",
+        "no voter has answered",
+        "an answer to another question",
+    ],
 )
-def test_nobody_runs_without_the_support_of_a_majority_k4(answers: list[Answered], is_wrong: bool) -> None:
+def test_no_voter_runs_without_the_support_of_a_majority_k4(answers: list[Answered], is_wrong: bool) -> None:
     voter = Voter(a(Unattached))
     voter.does(Tick(), vote(1, 102), vote(2, 103), becomes=a(Prospective))
     for one in answers:
@@ -93,7 +98,7 @@ def test_support_of_a_former_round_is_none_k4() -> None:
         (Leader, Resigned, EndQuorumEpochRequest("c", 101, 5, (103,))),
     ],
 )
-def test_who_leads_and_who_leads_no_more_tells_everybody_k6(former: type, role: type, told: Any) -> None:
+def test_who_leads_and_who_leads_no_more_tells_all_voters_k6(former: type, role: type, told: Any) -> None:
     voter = Voter(a(former))
     voter.does(Tick(), Send(1, 102, told, 500), becomes=a(role))
     assert voter.wrong == [f"does not send {type(told).__name__} to [103] (K6)"]
@@ -122,7 +127,7 @@ def test_who_leads_and_who_leads_no_more_tells_everybody_k6(former: type, role: 
     ],
 )
 @pytest.mark.parametrize("wait_ms", [HURRY_MS, HURRY_MS + 1])
-def test_nobody_waits_for_a_leader_that_is_gone_d9(event: Any, is_gone: bool, wait_ms: int) -> None:
+def test_no_node_waits_for_a_leader_that_is_gone_d9(event: Any, is_gone: bool, wait_ms: int) -> None:
     voter = Voter(Follower(102, 100 + wait_ms))
     voter.does(Tick(), Send(8, 102, fetch(101).request, 500))
     voter.does(event, now_ms=100)
@@ -191,5 +196,5 @@ def test_one_deadline_is_one_draw_k7() -> None:
     assert not any(voter._waits.differs(now_ms) for now_ms in range(70, 600))
 
 
-def test_a_voter_alone_waits_for_nobody() -> None:
+def test_a_voter_alone_waits_for_no_other() -> None:
     assert not Waiting(voters=1).has(Prospective, 0)

@@ -18,7 +18,7 @@ KEYS = [PartitionId(TOPIC_ID, index) for index in range(3)]
 def answer(session: FollowerSession[PartitionId], *indexes: int, size: int = 100) -> AnswerFetch:
     """To these partitions of it."""
     rows = (ReadRow(*KEYS[index], 0, 0, 0, 9, None, 1, 5, 0, 9, size) for index in indexes)
-    return AnswerFetch("somebody", tuple(rows), 1_000, session)
+    return AnswerFetch("a follower", tuple(rows), 1_000, session)
 
 
 @pytest.mark.parametrize(

@@ -78,7 +78,7 @@ def test_a_log_is_flushed_as_often_as_its_topic_asks_for_d6(
     [(4, 0, 60, True), (4, 3, 60, True), (4, 4, 60, False), (0, 0, 60, False), (4, 0, 40, False)],
     ids=["it waits", "its end waits", "it is flushed", "it is not full", "a disk may hang"],
 )
-def test_a_segment_that_is_full_is_flushed_whatever_the_topic_asks_for_d6(
+def test_a_segment_that_is_full_is_flushed_under_every_topic_setting_d6(
     active_base: int, flushed: int, steps: int, expected: bool
 ) -> None:
     scene = Scene(FlushesComeInTime())

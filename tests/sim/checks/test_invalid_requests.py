@@ -19,7 +19,7 @@ EXPECTED = frozenset({ErrorCode.CORRUPT_MESSAGE})
         pytest.param([ErrorCode.NOT_LEADER_OR_FOLLOWER], False, id="by who cannot know"),
         pytest.param([ErrorCode.NONE], True, id="it is done"),
         pytest.param([], True, id="there is no row for it"),
-        pytest.param([ErrorCode.UNKNOWN_SERVER_ERROR], True, id="nobody has thought of it"),
+        pytest.param([ErrorCode.UNKNOWN_SERVER_ERROR], True, id="with an error that was not foreseen"),
         pytest.param([ErrorCode.INVALID_RECORD], True, id="with another code"),
     ],
 )

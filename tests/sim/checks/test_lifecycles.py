@@ -101,9 +101,9 @@ def test_a_broker_runs_once_it_was_unfenced_r29(state: BrokerState, unfenced: in
 @pytest.mark.parametrize(
     ("given", "fenced", "exit_code", "took_ms", "expected"),
     [
-        pytest.param({}, (), 0, 100, True, id="nobody was asked"),
+        pytest.param({}, (), 0, 100, True, id="the controller was not asked"),
         pytest.param({}, (1,), 0, 100, False, id="it was fenced"),
-        pytest.param({}, (), 0, 6_000, False, id="nobody has answered in time"),
+        pytest.param({}, (), 0, 6_000, False, id="the controller has not answered in time"),
         pytest.param({}, (), None, 100, False, id="it was killed"),
         pytest.param({"broker_epoch": -1, "is_registered": False}, (), 0, 100, False, id="not registered"),
         pytest.param({"broker_epoch": 7}, (), 0, 100, False, id="the row is of another incarnation"),

@@ -37,7 +37,7 @@ OTHER = [mark(0), mark(1), mark(2, crc=9)]
 def is_broken(one: Property, tell: Callable[[Scene], None]) -> bool:
     """Whether the property speaks up, under its own name."""
     scene = Scene(one)
-    # Nobody has a registration to compare with here: who runs is live.
+    # No broker has a registration to compare with here: who runs is live.
     scene.seen.is_live = lambda view: not view.process.is_dead  # type: ignore[method-assign]
     said = scene.violation(lambda: tell(scene))
     assert said is None or said.startswith(one.name), said
@@ -64,7 +64,7 @@ def test_a_candidate_with_another_batch_is_not_complete_i8() -> None:
 
 
 @pytest.mark.parametrize(("leader", "expected"), [(1, False), (2, True)])
-def test_the_leader_is_complete_whoever_else_is_i9(leader: int, expected: bool) -> None:
+def test_the_leader_is_complete_and_others_do_not_count_i9(leader: int, expected: bool) -> None:
     def tell(scene: Scene) -> None:
         scene.ghost.high_watermark, scene.ghost.committed = 3, BATCHES
         scene.ghost.row = row(leader=leader)
@@ -479,7 +479,7 @@ def test_nothing_is_appended_after_a_disk_has_failed_a20(expected: bool) -> None
 
 
 @pytest.mark.parametrize(("offset", "expected"), [(100, False), (101, True), (99, True)])
-def test_nobody_acts_upon_what_is_not_committed_i11(offset: int, expected: bool) -> None:
+def test_no_node_acts_upon_what_is_not_committed_i11(offset: int, expected: bool) -> None:
     def tell(scene: Scene) -> None:
         copy = replace(image(row=scene.ghost.row), offset=offset)
         scene.property.image_followed(scene.seen, scene.world.brokers[0], copy)

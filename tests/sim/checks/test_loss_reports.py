@@ -79,7 +79,7 @@ def test_what_is_committed_stays_below_what_was_promised_b4(
     ],
 )
 def test_an_election_loses_no_more_than_is_said_b4(at_most: int, kept: int, expected: bool) -> None:
-    """Five records were committed when everybody lost their tails; the elected log has some of them."""
+    """Five records were committed when all replicas lost their tails; the elected log has some of them."""
     scene = Scene(LossIsBounded())
     led = leads(view_of(scene, 1, map(mark, range(6)), high_watermark=5))
     scene.property.replica_changed(scene.seen, led, before(led), [])
@@ -135,7 +135,7 @@ def test_a_log_that_parts_from_what_was_committed_has_lost_it_b4() -> None:
         (7, {"isr": (1, 2)}, {}, None, False),
         (6, {"isr": (1,), "elr": (2,)}, {}, None, True),
         (6, {"isr": (1,), "last_known_elr": (2,)}, {}, None, True),
-        # of who has no seat nobody concludes anything
+        # a replica outside of the sets says nothing
         (6, {"isr": (1, 3)}, {}, None, False),
         (6, {"isr": (1, 2)}, {}, "LONGEST_LOG", False),
         (6, {"isr": (1, 2)}, {"elr": False}, None, False),
@@ -175,17 +175,17 @@ def test_a_log_is_told_of_as_it_is_r66(told: tuple[int, int], epoch: int, expect
     scene = Scene(LogsAreToldAsTheyAre())
     scene.set_image(image(row=row()))
     alive(follows(view_of(scene, 2, map(mark, range(3))), epoch))
-    nobody = row(isr=(), leader=None, last_known_elr=(2, 3), last_known_leader=1)
+    leaderless = row(isr=(), leader=None, last_known_elr=(2, 3), last_known_leader=1)
     logs = (LogEnd(2, *told),)
     reason = ElectionReason.LONGEST_LOG
-    elected = change(nobody, CauseKind.LOGS_COMPARED, None, reason, logs=logs, leader=2, isr=(2,))
+    elected = change(leaderless, CauseKind.LOGS_COMPARED, None, reason, logs=logs, leader=2, isr=(2,))
     said = scene.violation(lambda: scene.property.partition_changed(scene.seen, 0, elected))
     assert (said is not None) is expected
 
 
 BELOW, AT_MIN_ISR = SetsRule.KEPT_BELOW_MIN_ISR, SetsRule.CLEARED_AT_MIN_ISR
 FENCED, UNCLEAN, NOT_IN_ISR = Rejection.FENCED, Rejection.UNCLEAN_SHUTDOWN, Rejection.NOT_IN_ISR
-NOBODY: dict[str, Any] = {"leader": None, "isr": (), "elr": (1, 3), "last_known_elr": (2,)}
+LEADERLESS: dict[str, Any] = {"leader": None, "isr": (), "elr": (1, 3), "last_known_elr": (2,)}
 HERE: dict[str, Any] = {"leader": 2, "fenced": (3,)}
 
 
@@ -200,11 +200,11 @@ HERE: dict[str, Any] = {"leader": 2, "fenced": (3,)}
         ({"leader": 2}, ElectionReason.ISR, AT_MIN_ISR, ((1, FENCED),), False),
         ({"leader": 2}, None, AT_MIN_ISR, ((1, FENCED),), True),
         ({"isr": (1, 2)}, ElectionReason.ISR, AT_MIN_ISR, (), True),
-        (NOBODY, None, BELOW, ((1, FENCED), (2, UNCLEAN), (3, FENCED)), False),
-        (NOBODY, None, BELOW, ((1, FENCED), (2, FENCED), (3, FENCED)), True),
-        (NOBODY, None, BELOW, ((1, FENCED), (2, Rejection.NOT_ELIGIBLE), (3, FENCED)), True),
-        (NOBODY, None, BELOW, ((1, FENCED), (3, FENCED)), True),
-        (NOBODY | {"last_known_elr": ()}, None, BELOW, ((1, FENCED), (2, UNCLEAN), (3, FENCED)), True),
+        (LEADERLESS, None, BELOW, ((1, FENCED), (2, UNCLEAN), (3, FENCED)), False),
+        (LEADERLESS, None, BELOW, ((1, FENCED), (2, FENCED), (3, FENCED)), True),
+        (LEADERLESS, None, BELOW, ((1, FENCED), (2, Rejection.NOT_ELIGIBLE), (3, FENCED)), True),
+        (LEADERLESS, None, BELOW, ((1, FENCED), (3, FENCED)), True),
+        (LEADERLESS | {"last_known_elr": ()}, None, BELOW, ((1, FENCED), (2, UNCLEAN), (3, FENCED)), True),
         (HERE | {"isr": (2, 3)}, ElectionReason.ISR, AT_MIN_ISR, ((1, NOT_IN_ISR),), False),
         ({"leader": 2, "isr": (2, 3)}, ElectionReason.ISR, AT_MIN_ISR, ((1, NOT_IN_ISR),), True),
         ({"leader": 2, "replicas": (2, 3)}, ElectionReason.ISR, AT_MIN_ISR, ((1, FENCED),), True),
@@ -242,7 +242,7 @@ HERE: dict[str, Any] = {"leader": 2, "fenced": (3,)}
         "ELR is on",
         "elected",
         "for no reason",
-        "nobody was elected",
+        "no replica was elected",
         "fenced, and a seat that was lost",
         "not fenced",
         "its seat was lost",
@@ -255,8 +255,8 @@ HERE: dict[str, Any] = {"leader": 2, "fenced": (3,)}
         "in the ISR",
         "one was not asked",
         "others are in the ISR",
-        "nobody was in the ISR",
-        "nobody was, and no seat was lost",
+        "the ISR was empty",
+        "it was empty, and no seat was lost",
         "no unclean election",
     ],
 )

@@ -66,7 +66,7 @@ def test_who_has_lost_its_log_dir_is_out_r27(
         (1, "answered", 5, False),
         (1, "answered", 11, True),
         (1, "the other", 0, True),
-        (1, "nobody", 0, True),
+        (1, "not at all", 0, True),
         (0, "under way", 0, False),
     ],
 )
@@ -103,7 +103,7 @@ def test_the_first_controller_says_whether_there_is_elr_r108() -> None:
         (row(isr=(1,), leader=None), row(isr=(1,), leader=None, last_known_leader=1), True),
         (row(isr=(), elr=(2,), leader=None), row(isr=(), leader=None), True),
     ],
-    ids=["nothing is left", "who was eligible", "who was known", "who has led", "nobody was in sync"],
+    ids=["nothing is left", "who was eligible", "who was known", "who has led", "no replica was in sync"],
 )
 def test_elr_goes_off_without_a_trace_and_not_while_it_is_needed_b8(
     was: PartitionRegistration, becomes: PartitionRegistration, expected: bool
@@ -152,9 +152,9 @@ def test_the_partitions_of_a_new_topic_are_as_they_were_asked_for_r106() -> None
     [
         pytest.param([(1, 2), (3, 4), (2, 3)], (), False, id="one each, or none"),
         pytest.param([(1, 2), (1, 4)], (), True, id="1 leads two, and 2 none"),
-        pytest.param([(1, 2, 3, 4)] * 2, (2, 3, 4), False, id="nobody else is ready"),
+        pytest.param([(1, 2, 3, 4)] * 2, (2, 3, 4), False, id="no other broker is ready"),
         pytest.param([(1, 3)], (), True, id="both in rack a"),
-        pytest.param([(1, 3)], (2, 4), False, id="nobody of rack b is ready"),
+        pytest.param([(1, 3)], (2, 4), False, id="no broker of rack b is ready"),
         pytest.param([(1, 2, 3)], (), False, id="two in rack a, and one in b"),
         pytest.param([(1, 2)], (2,), True, id="2 is not ready, and 4 is"),
         pytest.param([(1, 3, 2, 4)], (2,), False, id="4 are needed"),

@@ -108,10 +108,10 @@ LEAVING = {
     ("asked", "partition", "expected"),
     [
         pytest.param(move((1, 2), BAD_LIST), {}, False, id="all are in sync"),
-        pytest.param(move((1, 2), BAD_LIST), {"isr": (1,), "elr": (2,)}, False, id="nobody is cut off"),
-        pytest.param(move((1, 4), BAD_LIST), {}, True, id="nobody knows 4"),
+        pytest.param(move((1, 2), BAD_LIST), {"isr": (1,), "elr": (2,)}, False, id="no replica is cut off"),
+        pytest.param(move((1, 4), BAD_LIST), {}, True, id="4 is not known"),
         pytest.param(move((1, 1), BAD_LIST), {}, True, id="1 is named twice"),
-        pytest.param(move((), BAD_LIST), {}, True, id="nobody is named"),
+        pytest.param(move((), BAD_LIST), {}, True, id="no replica is named"),
         pytest.param(move(None, BAD_LIST), {**LEAVING, "isr": (1, 3)}, True, id="1 alone would stay in sync"),
         pytest.param(move(None, BAD_LIST), {**LEAVING, "isr": (1, 2, 3)}, False, id="two would stay in sync"),
         pytest.param(move((1, 2), BAD_LIST), {**LEAVING, "isr": (1, 3)}, True, id="home, and 3 is needed"),
@@ -159,8 +159,8 @@ LEADERLESS = {"leader": None, "isr": (), "last_known_leader": 1}
         pytest.param(PREFERRED, NOT_PREFERRED, None, {"leader": 2, "fenced": (1,)}, True, id="it is fenced"),
         pytest.param(PREFERRED, NOT_NEEDED, None, {}, True, id="it leads"),
         pytest.param(PREFERRED, NOT_NEEDED, None, {"leader": 2}, False, id="another leads"),
-        pytest.param(UNCLEAN, NOT_NEEDED, None, {}, True, id="somebody leads"),
-        pytest.param(UNCLEAN, NOT_NEEDED, None, LEADERLESS, False, id="nobody leads"),
+        pytest.param(UNCLEAN, NOT_NEEDED, None, {}, True, id="a broker leads"),
+        pytest.param(UNCLEAN, NOT_NEEDED, None, LEADERLESS, False, id="no broker leads"),
         pytest.param(UNCLEAN, NOT_READY, None, LEADERLESS, False, id="all are ready"),
         pytest.param(UNCLEAN, NOT_READY, None, {**LEADERLESS, "fenced": (1, 2, 3)}, True, id="none is ready"),
         pytest.param(DESIGNATION, NOT_READY, 2, {**LEADERLESS, "fenced": (2,)}, True, id="2 is not ready"),
@@ -211,7 +211,7 @@ def test_a_move_is_done_in_the_order_that_was_asked_for_r100(given: dict[str, An
         pytest.param((0,), CauseKind.PREFERRED_ASKED, 1, True, id="another one, preferred"),
         pytest.param((0, 1), CauseKind.UNCLEAN_ASKED, 1, False, id="one of several"),
         pytest.param(None, CauseKind.UNCLEAN_ASKED, 1, False, id="all are asked for"),
-        pytest.param((0,), CauseKind.LOGS_COMPARED, 1, False, id="nobody has asked for it"),
+        pytest.param((0,), CauseKind.LOGS_COMPARED, 1, False, id="no operator has asked for it"),
     ],
 )
 def test_only_what_is_named_is_elected_r17(

@@ -36,7 +36,7 @@ DIR_A, DIR_B = bytes(15) + b"a", bytes(15) + b"b"
 MANAGER = ClusterSpec(recovery_manager=True)
 #: below min ISR, 2 has left and may lead
 ALONE = row(isr=(1,), elr=(2,))
-NOBODY = row(isr=(), elr=(), leader=None, last_known_leader=1, last_known_elr=(1, 2))
+LEADERLESS = row(isr=(), elr=(), leader=None, last_known_leader=1, last_known_elr=(1, 2))
 
 
 class Case(NamedTuple):
@@ -63,17 +63,17 @@ CASES = {
         change(ALONE, elr=(2,), last_known_elr=(2,)),
         change(ALONE, elr=(2,), last_known_elr=(3,)),
     ),
-    "nobody complete and one known": Case(
+    "no replica complete and one known": Case(
         partitions.MinIsrRecoveryQuorum,
         change(ALONE, leader=None, isr=(), elr=(), last_known_elr=(1,)),
         change(ALONE, leader=None, isr=(), elr=(), last_known_elr=(1, 2, 3)),
     ),
-    "nobody complete where never more were than one": Case(
+    "no replica complete where never more were than one": Case(
         partitions.MinIsrRecoveryQuorum,
         change(row(isr=(1, 2)), CauseKind.UNCLEAN_REGISTRATION, 1, leader=None, isr=(), last_known_elr=(1,)),
         change(row(isr=(1,)), CauseKind.UNCLEAN_REGISTRATION, 1, leader=None, isr=(), last_known_elr=(1,)),
     ),
-    "nobody complete after a reassignment": Case(
+    "no replica complete after a reassignment": Case(
         partitions.MinIsrRecoveryQuorum,
         change(ALONE, leader=None, isr=(), elr=()),
         change(ALONE, CauseKind.REASSIGNMENT_ASKED, leader=None, isr=(), elr=(), replicas=(2, 3)),
@@ -136,7 +136,7 @@ CASES = {
         change(row(leader=2), CauseKind.SESSION_ENDED, 1, ElectionReason.ISR, leader=1),
         change(row(leader=2), CauseKind.SESSION_ENDED, 2, ElectionReason.ISR, leader=1),
     ),
-    "nobody though somebody may": Case(
+    "no leader though a replica may lead": Case(
         partitions.ElectionOrder,
         change(row(), CauseKind.SESSION_ENDED, 1, leader=None, isr=(2, 3)),
         change(row(), CauseKind.SESSION_ENDED, 1, leader=None, isr=(), elr=(2, 3), fenced=(2, 3)),
@@ -155,37 +155,43 @@ CASES = {
     ),
     "a last known leader who was not the last": Case(
         partitions.LastKnownLeaderByRule,
-        change(NOBODY, CauseKind.UNFENCING, 2, ElectionReason.LAST_KNOWN_LEADER, leader=2, isr=(2,)),
-        change(NOBODY, CauseKind.UNFENCING, 1, ElectionReason.LAST_KNOWN_LEADER, leader=1, isr=(1,)),
+        change(LEADERLESS, CauseKind.UNFENCING, 2, ElectionReason.LAST_KNOWN_LEADER, leader=2, isr=(2,)),
+        change(LEADERLESS, CauseKind.UNFENCING, 1, ElectionReason.LAST_KNOWN_LEADER, leader=1, isr=(1,)),
     ),
     "a last known leader beside an ELR": Case(
         partitions.LastKnownLeaderByRule,
-        change(replace(NOBODY, elr=(3,)), CauseKind.UNFENCING, 1, ElectionReason.LAST_KNOWN_LEADER, leader=1),
-        change(NOBODY, CauseKind.UNFENCING, 1, ElectionReason.LAST_KNOWN_LEADER, leader=1),
+        change(
+            replace(LEADERLESS, elr=(3,)), CauseKind.UNFENCING, 1, ElectionReason.LAST_KNOWN_LEADER, leader=1
+        ),
+        change(LEADERLESS, CauseKind.UNFENCING, 1, ElectionReason.LAST_KNOWN_LEADER, leader=1),
     ),
     "a last known leader beside another who is eligible than the one that was unregistered": Case(
         partitions.LastKnownLeaderByRule,
         change(
-            replace(NOBODY, elr=(2, 3)),
+            replace(LEADERLESS, elr=(2, 3)),
             CauseKind.UNREGISTRATION,
             3,
             ElectionReason.LAST_KNOWN_LEADER,
             leader=1,
         ),
         change(
-            replace(NOBODY, elr=(3,)), CauseKind.UNREGISTRATION, 3, ElectionReason.LAST_KNOWN_LEADER, leader=1
+            replace(LEADERLESS, elr=(3,)),
+            CauseKind.UNREGISTRATION,
+            3,
+            ElectionReason.LAST_KNOWN_LEADER,
+            leader=1,
         ),
     ),
     "a last known leader where logs are compared": Case(
         partitions.LastKnownLeaderByRule,
-        change(NOBODY, CauseKind.UNFENCING, 1, ElectionReason.LAST_KNOWN_LEADER, leader=1),
-        change(NOBODY, CauseKind.LOGS_COMPARED, None, ElectionReason.LONGEST_LOG, leader=1),
+        change(LEADERLESS, CauseKind.UNFENCING, 1, ElectionReason.LAST_KNOWN_LEADER, leader=1),
+        change(LEADERLESS, CauseKind.LOGS_COMPARED, None, ElectionReason.LONGEST_LOG, leader=1),
         MANAGER,
     ),
     "not the best log": Case(
         partitions.BestLogWins,
         change(
-            NOBODY,
+            LEADERLESS,
             CauseKind.LOGS_COMPARED,
             None,
             ElectionReason.LONGEST_LOG,
@@ -193,7 +199,7 @@ CASES = {
             logs=(LogEnd(1, 4, 90), LogEnd(2, 5, 80)),
         ),
         change(
-            NOBODY,
+            LEADERLESS,
             CauseKind.LOGS_COMPARED,
             None,
             ElectionReason.LONGEST_LOG,
@@ -205,7 +211,7 @@ CASES = {
     "a seat that was not asked": Case(
         partitions.BestLogWins,
         change(
-            NOBODY,
+            LEADERLESS,
             CauseKind.LOGS_COMPARED,
             None,
             ElectionReason.LONGEST_LOG,
@@ -213,7 +219,7 @@ CASES = {
             logs=(LogEnd(2, 5, 80), LogEnd(3, 5, 10)),
         ),
         change(
-            NOBODY,
+            LEADERLESS,
             CauseKind.LOGS_COMPARED,
             None,
             ElectionReason.LONGEST_LOG,
@@ -291,7 +297,9 @@ def test_a_log_that_was_compared_is_still_the_one_that_was_told_of_d3(
     monkeypatch.setattr(scene.seen, "is_live", lambda view: True)
     follows(view_of(scene, 1, [mark(0), mark(1)]), leader=None, isr=())
     logs = (LogEnd(1, *told), LogEnd(2, 5, 80))
-    chosen = change(NOBODY, CauseKind.LOGS_COMPARED, None, ElectionReason.LONGEST_LOG, leader=2, logs=logs)
+    chosen = change(
+        LEADERLESS, CauseKind.LOGS_COMPARED, None, ElectionReason.LONGEST_LOG, leader=2, logs=logs
+    )
     said = scene.violation(lambda: scene.property.partition_changed(scene.seen, 0, chosen))
     assert (said is not None and "N-3" in said) is is_broken, said
 

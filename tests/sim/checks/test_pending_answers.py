@@ -86,7 +86,7 @@ def test_who_waits_is_counted_k20(counted: int, is_wrong: bool) -> None:
         pytest.param(arrives(1, MetadataRequest(None)), False, (answers(1),), False, id="it is a question"),
     ],
 )
-def test_nobody_is_answered_before_the_commit_k20(
+def test_no_request_is_answered_before_the_commit_k20(
     event: RequestReceived, was_settled: bool, effects: tuple[Any, ...], is_wrong: bool
 ) -> None:
     said = Controller().wrong(event, *effects, was_settled=was_settled)
@@ -94,7 +94,7 @@ def test_nobody_is_answered_before_the_commit_k20(
     assert not said or "is answered before" in said
 
 
-def test_who_is_not_active_turns_everybody_away() -> None:
+def test_who_is_not_active_turns_all_requests_away() -> None:
     controller = Controller()
     controller.is_active = False
     assert not controller.wrong(arrives(1), answers(1, ErrorCode.NOT_CONTROLLER))

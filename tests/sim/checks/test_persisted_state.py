@@ -64,7 +64,7 @@ SIX = [sent(number, number) for number in range(6)]
         ([*SIX, sent(6, 0, epoch=1)], {7: (1, kept(*SIX[2:], sent(6, 0, epoch=1)))}, True),
         (SIX, {7: (0, kept(*SIX[1:])), 8: (0, kept(sent(6, 0)))}, True),
     ],
-    ids=["the last five", "too many", "too few", "nobody", "a new epoch", "two epochs", "who is not there"],
+    ids=["the last five", "too many", "too few", "none", "a new epoch", "two epochs", "who is not there"],
 )
 def test_an_opened_log_knows_the_producers_that_are_in_it_r94(
     batches: list[BatchMark], known: dict[int, Any], expected: bool
@@ -119,7 +119,7 @@ def test_what_is_left_of_a_log_that_was_being_dropped_knows_its_producers_r94() 
 
 
 @pytest.mark.parametrize("is_resetting", [True, False])
-def test_a_log_that_was_dropped_and_did_not_begin_anew_may_know_nobody_r94(is_resetting: bool) -> None:
+def test_a_log_that_was_dropped_and_did_not_begin_anew_may_know_no_producer_r94(is_resetting: bool) -> None:
     """R83: the process died between the two."""
 
     def tell(scene: Scene) -> None:
@@ -200,7 +200,7 @@ def test_no_recovery_point_is_above_what_is_durable_r87(point: int, expected: bo
 @pytest.mark.parametrize(
     ("position", "start_offset", "expected"), [(-1, None, False), (3, None, True), (3, 0, False)]
 )
-def test_a_leader_that_serves_nobody_yet_knows_no_positions_r54(
+def test_a_leader_that_serves_no_follower_yet_knows_no_positions_r54(
     position: int, start_offset: int | None, expected: bool
 ) -> None:
     """What a follower had in the last epoch it may have cut since."""

@@ -144,7 +144,7 @@ def test_epoch_and_high_watermark_of_a_voter_never_fall_q6(
 @pytest.mark.parametrize(
     ("epochs", "expected"),
     [((5, 5, 4), False), ((5, 5, 5), False), ((5, 4, 4), True), ((4, 4, 5), True), ((5, 4, None), False)],
-    ids=["two of three", "all", "itself alone", "all but itself", "nobody knows of one"],
+    ids=["two of three", "all", "itself alone", "all but itself", "one is not known"],
 )
 def test_who_leads_was_elected_on_disks_q9(epochs: tuple[int | None, ...], expected: bool) -> None:
     def tell(scene: Scene) -> None:
@@ -204,7 +204,7 @@ def test_what_is_committed_is_on_a_majority_of_disks_q7(
         ({"is_pre_vote": False, "is_log_shorter": True}, True),
     ],
     ids=[
-        "nobody leads",
+        "no leader",
         "long silent",
         "heard before that",
         "it leads",
@@ -227,7 +227,7 @@ def test_no_live_leader_is_voted_out_and_no_shorter_log_voted_for_k4_k5(
 
 
 @pytest.mark.parametrize(("epoch", "expected"), [(5, True), (6, False), (7, False)])
-def test_nobody_is_asked_for_support_in_an_epoch_that_the_candidate_is_not_in_k4(
+def test_no_voter_is_asked_for_support_in_an_epoch_that_the_candidate_is_not_in_k4(
     epoch: int, expected: bool
 ) -> None:
     def tell(scene: Scene) -> None:
@@ -381,7 +381,7 @@ class Leading:
     _member = SimpleNamespace(role=None)
 
     def handle(self, event: Any, now_ms: int) -> list[Any]:
-        """It goes on, whatever it hears."""
+        """It goes on after every event."""
         return []
 
 
@@ -454,7 +454,7 @@ def test_an_overdue_leader_is_a_violation_k7(about: About, expected: bool) -> No
     ],
     ids=["there is no news", "there are records", "more is committed", "it leads no more"],
 )
-def test_a_leader_lets_nobody_wait_for_news_that_are_there_k10(
+def test_a_leader_lets_no_fetch_wait_for_news_that_are_there_k10(
     fetch_offset: int, told: int, leads_on: bool, expected: str | None
 ) -> None:
     """Its log ends at 10, what is committed at 8."""

@@ -67,7 +67,9 @@ ASKED = RequestReceived(1, DescribeQuorumRequest(), WALL_MS + 50)
     [
         pytest.param([], described(-1, -1, -1), False, id="it has not asked"),
         pytest.param([(10, 10, [])], described(10, 10, 10), False, id="it has all"),
-        pytest.param([(10, 10, [])], described(-1, -1, -1), True, id="it has all, and nobody says so"),
+        pytest.param(
+            [(10, 10, [])], described(-1, -1, -1), True, id="it has all, and the leader does not say so"
+        ),
         pytest.param([(10, 7, [])], described(7, 10, -1), False, id="it is behind"),
         pytest.param([(10, 7, [])], described(7, 10, 10), True, id="it is behind, and has caught up"),
         pytest.param([(10, 10, []), (20, 9, [])], described(9, 20, 10), False, id="less is told"),

@@ -165,11 +165,11 @@ def test_a_partition_is_recovered_if_and_as_it_should_be_r69(
         "one that is there has not",
         "one that is away need not",
         "one that is needed is away",
-        "nobody is known, and one is away",
-        "nobody is known, and all are there",
+        "none is known, and one is away",
+        "none is known, and all are there",
         "who is there is enough",
         "not all that are there",
-        "nobody is there",
+        "no replica is there",
     ],
 )
 def test_a_recovery_is_over_when_those_have_answered_who_must_r64_r65(
@@ -199,13 +199,13 @@ def test_a_recovery_is_over_when_those_have_answered_who_must_r64_r65(
         (Strategy.BALANCED, (3,), (), (), True),
     ],
     ids=[
-        "whoever has answered is enough",
-        "nobody has",
+        "the answers that are there are enough",
+        "no replica has answered",
         "who has is away",
         "those who are needed have",
         "one that is needed has not",
         "one that is needed is away",
-        "nobody is needed",
+        "no replica is needed",
     ],
 )
 def test_a_recovery_whose_time_is_over_ends_with_what_there_is_r64_r65(
@@ -248,7 +248,7 @@ def test_time_runs_anew_once_all_are_there_who_are_needed_r64() -> None:
         ((3,), (), 10, "without [1, 2]"),
     ],
 )
-def test_nobody_is_elected_by_its_log_while_others_are_waited_for_r64_r65(
+def test_no_replica_is_elected_by_its_log_while_others_are_waited_for_r64_r65(
     answered: tuple[int, ...], known: tuple[int, ...], elected_ms: int, missing: str
 ) -> None:
     one = recovery()
@@ -338,7 +338,7 @@ def test_what_operators_have_asked_for_holds_until_there_is_a_leader_or_it_is_ta
         (True, ErrorCode.NONE, {}, False),
     ],
 )
-def test_nobody_is_promised_a_comparison_where_none_are_made_r17(
+def test_no_client_is_promised_a_comparison_where_none_are_made_r17(
     manager: bool, error: ErrorCode, partition: dict[str, Any], is_wrong: bool
 ) -> None:
     row_of_it = ElectionPartitionResult(0, error, None)

@@ -424,7 +424,7 @@ def test_a_follower_believes_in_nothing_that_diverges_r82(own: list[BatchMark], 
 
 
 @pytest.mark.parametrize(("high_watermark", "is_broken"), [(2, False), (3, True)])
-def test_a_process_begins_with_a_high_watermark_that_somebody_reached(
+def test_a_process_begins_with_a_high_watermark_that_a_replica_reached(
     high_watermark: int, is_broken: bool
 ) -> None:
     one = ReplicasRefineModel()

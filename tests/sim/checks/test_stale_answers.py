@@ -102,13 +102,13 @@ def test_what_a_controller_says_is_done_was_committed_k20(is_there: bool, expect
     ],
     ids=[
         "as it is",
-        "nobody is eligible",
+        "no replica is eligible",
         "another is known",
         "another leads",
         "another min ISR",
         "a last leader, though there is one",
-        "nobody has seen that one yet",
-        "nobody asks in this story",
+        "no node has seen that one yet",
+        "no client asks in this story",
     ],
 )
 def test_each_state_of_a_partition_is_told_as_it_was_committed_r114(

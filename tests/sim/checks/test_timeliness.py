@@ -111,7 +111,7 @@ ASKED, ANOTHER = Proposal((1, 2), (-1, 2), 5, 0), Proposal((1, 3), (-1, 3), 5, 0
         (ASKED, None, False, None, False),
         (ANOTHER, None, False, None, True),
         (None, ASKED, True, None, False),
-        # nobody will answer: the call has failed
+        # the controller will not answer: the call has failed
         (None, ASKED, False, None, True),
         (None, None, False, ErrorCode.INVALID_UPDATE_VERSION, False),
         # granted, and the next leader epoch with it
@@ -187,7 +187,7 @@ def test_what_a_controller_does_otherwise_is_told_with_its_name(
     ],
     ids=["a moment ago", "long ago", "again", "as another", "the epoch is new", "it never came"],
 )
-def test_nobody_is_dropped_who_had_all_a_moment_ago_r51(
+def test_no_follower_is_dropped_that_had_all_a_moment_ago_r51(
     had_all_at_ms: int | None, dropped_at_ms: int, is_restarted: bool, expected: bool
 ) -> None:
     """The lag time is 1 s, and clocks may run fast."""
@@ -225,7 +225,7 @@ def test_nobody_is_dropped_who_had_all_a_moment_ago_r51(
     ],
     ids=["it keeps up", "it did long ago", "it falls behind", "it is another process"],
 )
-def test_nobody_is_dropped_who_has_what_there_was_at_its_last_fetch_r51(
+def test_no_follower_is_dropped_that_has_what_there_was_at_its_last_fetch_r51(
     position: int, epochs: tuple[int, int], dropped_at_ms: int, expected: bool
 ) -> None:
     """The leader has two batches when it is asked first, and three before it is asked again, 500 ms later."""

@@ -70,14 +70,14 @@ class DirectedWalk:
             action(self.world, index)
 
     def shrink(self, *followers: int) -> None:
-        """The leader proposes an ISR without these; the controller answers, everybody learns it."""
+        """The leader proposes an ISR without these; the controller answers, all brokers learn it."""
         index = self.world.replicas.index(self.world.brokers[self.part.leader].replicas[0])
         proposals.shrink(self.world, index + (sum(1 << f for f in followers) << 8))
         self.deliver()
         self.learn()
 
     def propose(self) -> None:
-        """The leader asks for an ISR with whoever has caught up."""
+        """The leader asks for an ISR with the followers that have caught up."""
         proposals.expand(
             self.world, self.world.replicas.index(self.world.brokers[self.part.leader].replicas[0])
         )

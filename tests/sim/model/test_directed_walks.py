@@ -40,7 +40,7 @@ def test_eligible_replica_leads_after_the_only_isr_member_died() -> None:
 
 
 def test_after_a_power_outage_the_complete_member_of_last_known_elr_leads() -> None:
-    """Example 5.3.3: everybody registers unclean, replica 1 alone has kept all."""
+    """Example 5.3.3: all brokers register unclean, replica 1 alone has kept all."""
     walk = DirectedWalk(replace(THREE, budget_excess=3))
     walk.produce(5)
     walk.replicate()
@@ -140,7 +140,7 @@ def test_maximal_isr_does_not_open_the_gate() -> None:
 
 
 def last_replica_standing(elr: bool) -> DirectedWalk:
-    """acks=all to [0,1,2], flushed on 0 and 1; cut 0, then 1, power loss on 2, and everybody comes back."""
+    """acks=all to [0,1,2], flushed on 0 and 1; cut 0, then 1, power loss on 2, and all come back."""
     walk = DirectedWalk(replace(THREE, elr=elr))
     walk.produce(4)
     walk.replicate()
@@ -299,7 +299,7 @@ def test_a_copy_of_a_refused_proposal_comes_too_late() -> None:
 
 def test_a_later_epoch_outside_last_known_elr_proves_nothing() -> None:
     """A record of epoch 0 is committed in epoch 2, which writes nothing; a log that ends in epoch 1 lacks it.
-    Nobody loses a byte (G-2): the best (epoch, end) of all replicas is not the best of last known ELR."""
+    No replica loses a byte (G-2): the best (epoch, end) of all replicas is not the best of last known ELR."""
 
     def recover_after_three_leaders(walk: DirectedWalk) -> None:
         walk.write_unacknowledged()

@@ -316,7 +316,7 @@ class Cluster:
                     if machine.partition(index).is_serving:
                         return machine
             await self.clock.advance(5)
-        raise AssertionError("nobody leads")
+        raise AssertionError("no broker leads")
 
     async def in_sync(self, *isr: int) -> None:
         """Wait until the ISR is this."""

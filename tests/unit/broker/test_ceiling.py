@@ -109,7 +109,7 @@ def test_a_quiet_partition_has_the_tightest_bound() -> None:
     st.integers(1, 50),
     st.lists(st.tuples(st.integers(0, 400), st.integers(0, 3000), st.booleans(), st.booleans()), max_size=30),
 )
-def test_whatever_is_on_disk_is_never_below_what_may_be_shown(
+def test_what_is_on_disk_is_never_below_what_may_be_shown(
     ahead_min: int, steps: list[tuple[int, int, bool, bool]]
 ) -> None:
     """R68: at any moment the disk holds the last promise that was stored, or the one on its way."""

@@ -52,7 +52,7 @@ def test_a_reader_and_a_follower_are_told_alike_where_their_log_parts(
 def test_a_follower_of_lower_epochs_than_the_leader_knows_goes_on_at_its_start_when_it_is_seated(
     fetch_offset: int, is_isr_or_elr_member: bool, answer: Refusal | None
 ) -> None:
-    """R80: what both had up to there, retention has taken. Of anybody else nobody knows that."""
+    """R80: what both had up to there, retention has taken. That is unknown of one outside ISR and ELR."""
     assert check_copy(a_log(), fetch_offset, 2, is_isr_or_elr_member=is_isr_or_elr_member) == answer
 
 

@@ -41,7 +41,7 @@ async def led_by(cluster: Cluster, index: int) -> BrokerMachine:
 
 
 def break_dir(machine: BrokerMachine, path: str) -> None:
-    """Whatever is written there from now on fails, until the process ends."""
+    """Every write there fails from now on, until the process ends."""
     for name in ("t-0", "t-1"):
         machine.disk.fail("append", f"{path}/{name}/00000000000000000000.log", errno.EIO, 1000)
         machine.disk.fail("flush", f"{path}/{name}/00000000000000000000.log", errno.EIO, 1000)
@@ -228,7 +228,7 @@ async def test_old_log_under_the_mark_of_a_later_stop_is_an_unclean_start(cluste
 
 
 async def test_a_dir_that_is_left_behind_after_a_clean_stop_takes_the_proof_along(cluster: Cluster) -> None:
-    """Else an empty replica, made anew in the other dir, would lead, and take everybody's records away."""
+    """Else an empty replica, made anew in the other dir, would lead, and its followers drop their records."""
     hit = await led_by(cluster, 0)
     others = [machine for machine in cluster.machines.values() if machine is not hit]
     await cluster.produce(hit.id, batch("one"), index=0)

@@ -19,7 +19,7 @@ from tests.unit.raft.cluster import MortalClock, MortalNetwork
 CONTROLLER_PORT = 9100
 
 
-class NobodySignals:
+class NoSignals:
     """Signals of a process that is left alone."""
 
     async def wait(self) -> None:
@@ -45,7 +45,7 @@ async def exit_code(
     codes = []
 
     async def main() -> None:
-        codes.append(await run(config, runtime, NobodySignals()))  # type: ignore[arg-type]
+        codes.append(await run(config, runtime, NoSignals()))  # type: ignore[arg-type]
 
     running = HeldTasks().start("run", main())
     await cluster.eventually(lambda: running.is_done, within_ms=120_000)
@@ -59,7 +59,7 @@ async def exit_code(
 
 
 async def stopped_cluster() -> Cluster:
-    """Everybody has stopped in order, with a record."""
+    """All brokers have stopped in order, with a record."""
     cluster = await Cluster().boot()
     await cluster.topic(min_insync_replicas="2")
     await cluster.produce((await cluster.leader()).id, batch("one"))
@@ -143,7 +143,7 @@ class LastListener:
 async def test_a_stop_while_logs_load_renews_no_proof_that_they_belie(
     monkeypatch: pytest.MonkeyPatch, failures_logged: object
 ) -> None:
-    """B25: nobody has heard of the log that is missing, and the controller had believed the proof."""
+    """B25: no broker has reported the log that is missing, and the controller had believed the proof."""
     cluster = await stopped_cluster()
     machine = cluster[2]
     await machine.disk.remove_folder("/data/t-0")

@@ -397,7 +397,7 @@ def test_recent_sizes_are_bounded() -> None:
 def test_what_was_to_be_said_of_a_log_that_is_gone_before_there_is_room_is_void(
     last_epoch: int,
 ) -> None:
-    """R27, R83: its log dir has failed meanwhile; nobody is told to begin anew at -1."""
+    """R27, R83: its log dir has failed meanwhile; no follower is told to begin anew at -1."""
     one, other = partition(1, leader_epoch=1), partition(1, index=1, leader_epoch=1)
     harness = CoreHarness().join(one, other)
     harness.produce(batch(5, size=200), index=0)

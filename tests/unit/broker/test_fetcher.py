@@ -178,7 +178,7 @@ def test_diverging_log_is_truncated_before_the_high_watermark_is_looked_at() -> 
 
 
 def test_truncation_below_the_high_watermark_is_counted() -> None:
-    """R84: committed data of this replica is gone; somebody must hear of it."""
+    """R84: committed data of this replica is gone; an operator must hear of it."""
     harness = follower(MemoryLog(10, 3), high_watermark=8)
     answer(harness, take(harness), row(diverging=(3, 6)))
     harness.finish_cuts()

@@ -107,7 +107,7 @@ async def test_leaders_and_followers_tell_of_their_logs_as_they_are(cluster: Clu
 
 
 async def test_a_broker_that_came_back_tells_of_what_is_left_and_is_another_one(cluster: Cluster) -> None:
-    """R62, R63: also while nobody leads, and whatever it said before."""
+    """R62, R63: also while no replica leads, and also if it answered before."""
     await switch_manager(cluster, "true")
     await cluster.topic(min_insync_replicas="2", unclean_recovery_strategy="None")
     for value in SENT:

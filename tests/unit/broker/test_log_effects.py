@@ -1,4 +1,4 @@
-"""What the core orders for a log happens in that order, whatever else is under way on it (D2, A-21)."""
+"""What the core orders for a log happens in that order, also with other work under way on it (D2, A-21)."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -192,7 +192,7 @@ async def make_room_then_fail(place: Place) -> None:
 
 @pytest.mark.usefixtures("failures_logged")
 async def test_what_waits_for_room_when_the_log_dir_fails_is_refused(place: Place) -> None:
-    """R27; found by the simulator: the next process would find what nobody has heard of."""
+    """R27; found by the simulator: the next process would find what no client was told of."""
     place.append(2)
     place.log.config = LogConfig(segment_bytes=1)
     place.append(1)
@@ -217,7 +217,7 @@ async def test_what_was_fetched_and_waits_for_room_when_the_log_dir_fails_is_ref
 
 @pytest.mark.usefixtures("failures_logged")
 async def test_a_log_whose_folder_is_there_already_is_offline_and_the_node_goes_on(place: Place) -> None:
-    """Somebody put it there while the broker ran: one replica is no reason to end, again at each start."""
+    """An operator put it there while the broker ran: one replica is no reason to end, again at each start."""
     await place.world.disk.make_folder("/data/other-0")
     other = PartitionId(b"o" * 16, 0)
     place.effects.open(OpenLog(other, "other", LogConfig()))

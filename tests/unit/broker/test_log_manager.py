@@ -436,7 +436,7 @@ async def test_recovery_points_bound_what_the_next_start_reads() -> None:
     assert 0 < recovered.recovery.scanned_bytes < recovered.size_bytes
 
 
-async def test_what_lies_behind_the_recovery_point_is_read_again_whatever_segment_it_is_in() -> None:
+async def test_what_lies_behind_the_recovery_point_is_read_again_in_every_segment() -> None:
     process, disk = await broker_with_two_logs()
     key = PartitionId(TOPIC, 0)
     log = process.manager.logs[key]

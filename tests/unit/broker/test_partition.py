@@ -62,7 +62,7 @@ def test_a_stored_high_watermark_stays_within_the_log() -> None:
 
 
 def test_what_is_known_of_the_high_watermark_outlives_the_records_below_it() -> None:
-    """R68: whoever has lost its tail, or lags, still tells how much was committed."""
+    """R68: a replica that has lost its tail, or lags, still tells how much was committed."""
     partition = LonePartition(log=MemoryLog(10, 0), high_watermark=25).partition
     assert (partition.high_watermark, partition.claimed_high_watermark) == (10, 25)
     scenario = LonePartition(log=MemoryLog(10, 0))
@@ -89,8 +89,8 @@ def test_an_unclean_election_ends_what_was_known_of_the_high_watermark() -> None
 
 
 def test_what_was_stored_of_the_high_watermark_may_be_of_a_history_that_is_lost() -> None:
-    """R68, R10; found by a reader: whoever was elected uncleanly crashed before it stored another one, and
-    nobody leads by now. The loss was told twice."""
+    """R68, R10; found by a reader: the leader elected uncleanly crashed before it stored another one, and
+    no replica leads by now. The loss was told twice."""
     recovering = replace(
         registration(leader=None, isr=(), leader_epoch=5, partition_epoch=3), leader_recovery_state=RECOVERING
     )
@@ -226,7 +226,7 @@ def test_replica_joins_only_with_all_that_is_committed() -> None:
 
 
 def test_replica_that_was_caught_up_lately_joins_while_records_keep_coming() -> None:
-    """R50: under load nobody outside the ISR ever has the last record."""
+    """R50: under load no follower outside the ISR ever has the last record."""
     scenario = LonePartition()
     scenario.register(registration(isr=(1,)))
     scenario.append(10)
@@ -379,7 +379,7 @@ def test_reassigned_replicas_are_followed_at_once() -> None:
 
 
 def test_dropping_the_role_forgets_what_metadata_said() -> None:
-    """N-2: after our registration is over, the next image decides, whatever its epochs."""
+    """N-2: after our registration is over, the next image decides, with any epochs."""
     scenario = leader()
     scenario.partition.drop_role()
     assert scenario.partition.check_leader(-1) is ErrorCode.NOT_LEADER_OR_FOLLOWER

@@ -1,4 +1,4 @@
-"""Connections to fetch sources: a session that is closed at any moment disturbs nobody (N-4)."""
+"""Connections to fetch sources: a session that is closed at any moment disturbs no other (N-4)."""
 
 import asyncio
 

@@ -68,7 +68,7 @@ def test_without_a_block_producers_are_told_to_try_again() -> None:
 
 
 def test_after_a_refusal_a_block_is_asked_for_again_with_a_pause() -> None:
-    """The one that is asked for ahead has nobody waiting, so nothing but the pause would hold it up."""
+    """No client waits for the one that is asked for ahead, so nothing but the pause would hold it up."""
     ids = ProducerIds()
     ids.request("a", FRESH)
     ids.allocated(block(0, REFILL_BELOW))

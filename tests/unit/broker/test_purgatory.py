@@ -57,7 +57,7 @@ def test_a_request_is_over_when_its_last_row_is_decided() -> None:
 
 
 class Client:
-    """Whoever waits for the answer, with all the bytes that it sent."""
+    """A client that waits for the answer, with all the bytes that it sent."""
 
 
 def test_expired_requests_are_let_go_while_the_high_watermark_stands_still() -> None:

@@ -1,7 +1,7 @@
 """Kills, clean stops and restarts in random order: nothing acknowledged is lost, doubled or moved (G-2, I-9).
 
 Process kills keep the page cache, so any number of them is within the fault budget. Flush-every-write topics
-survive power losses of everybody as well (G-3). At every moment each replica that the controller has in the
+survive power losses of all brokers as well (G-3). At every moment each replica that the controller has in the
 ISR or the ELR holds all below the highest high watermark that any leader ever had (I-7, B6): also while the
 partition moves to other brokers and min ISR changes.
 """
@@ -132,7 +132,7 @@ class Run:
         await self.advance(self.random.randint(0, 1_000))
 
     async def produce(self, running: list[BrokerMachine]) -> None:
-        """Several batches at once to whoever thinks that it leads."""
+        """Several batches at once to each broker that thinks that it leads."""
         for machine in running:
             partition = machine.node.core.partitions.get(self.key)
             if partition is None or not partition.is_serving:

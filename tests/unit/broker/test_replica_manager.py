@@ -262,7 +262,7 @@ def test_removed_replica_stops_fetching_and_deletes_its_log() -> None:
 
 
 def test_leader_that_is_removed_drops_its_role_and_deletes_its_log() -> None:
-    """R102: whoever waits hears of it at once, and what it asked the controller for is void."""
+    """R102: a client that waits hears of it at once, and what the leader asked the controller for is void."""
     harness = CoreHarness().join(partition(1, (1, 2)))
     produced = harness.produce(batch(), timeout_ms=10_000)
     fetched = harness.fetch(3, 1)

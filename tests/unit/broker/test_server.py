@@ -161,7 +161,7 @@ def is_in_sync(leader: BrokerMachine) -> bool:
 
 
 async def test_a_leader_that_is_unregistered_leads_no_more_and_registers_anew(cluster: Cluster) -> None:
-    """B10, R24, R32: its next heartbeat is refused; as a broker that nobody knows it proves nothing."""
+    """B10, R24, R32: its next heartbeat is refused; as an unknown broker it proves nothing."""
     await cluster.topic(min_insync_replicas="2")
     first = await cluster.leader()
     await cluster.produce(first.id, batch("kept"))
@@ -226,7 +226,7 @@ async def test_after_its_core_raised_a_broker_ends_and_answers_nothing(
 async def test_a_write_with_acks_0_that_a_broker_without_roles_refuses_ends_its_connection(
     cluster: Cluster,
 ) -> None:
-    """It starts, or ends: a refusal would be for nobody, and its sender would go on."""
+    """It starts, or ends: no client would read a refusal, and its sender would go on."""
     await cluster.topic()
     runtime, _ = memory_runtime(clock=cluster.clock, network=cluster.network)
     channel = Channel(runtime, "localhost", cluster[1].port, "test")

@@ -131,7 +131,7 @@ async def expired(*epochs: tuple[int, int]) -> Log:
 
 async def test_a_follower_without_records_parts_from_a_leader_of_a_lower_epoch_that_reaches_farther() -> None:
     """I-9: what it has deleted was of an epoch that the leader has never seen. In the leader's log other
-    records are there, and whoever leads next must have them."""
+    records are there, and the next leader must have them."""
     follower = await expired((5, 100))
     leader = await make_log((4, 60), (7, 120))
     await catch_up(leader, follower)

@@ -231,7 +231,7 @@ class RecoveryScenario:
 
     def _not_described(self, command: Command) -> list[str]:
         assert self.description is not None
-        error = RowError(ErrorCode[command.word()], "nobody describes anything")
+        error = RowError(ErrorCode[command.word()], "no broker describes the cluster")
         return self._hear(NotDescribed(self.description.question_id, error))
 
     def _answer(self, command: Command) -> list[str]:
@@ -266,7 +266,9 @@ class RecoveryScenario:
         return self._hear(ElectionsAnswered({one: refused.get(one) for one in self.elections.leaders}))
 
     def _elect_failed(self, command: Command) -> list[str]:
-        return self._hear(ElectionsFailed(RowError(ErrorCode[command.word()], "nobody answers")))
+        return self._hear(
+            ElectionsFailed(RowError(ErrorCode[command.word()], "the controller does not answer"))
+        )
 
     # --- looking -----------------------------------------------------------------------------------------
 

@@ -20,7 +20,7 @@ CALLS = [
 @pytest.mark.parametrize("name", CALLS)
 def test_the_stand_in_takes_what_the_real_client_takes(name: str) -> None:
     def shape(function: Callable[..., object]) -> list[tuple[object, ...]]:
-        # how long each waits by itself is nobody's business here, the tools always say
+        # how long each waits by itself does not matter here, the tools always say
         limits = ("timeout_ms", "partitions_per_answer")
         return [
             (one.name, one.kind, one.annotation, None if one.name in limits else one.default)

@@ -41,7 +41,7 @@ def test_nodes_are_named_by_their_ids_and_told_in_the_order_of_the_cluster(
 @pytest.mark.parametrize(
     "options", [[], ["--all", "--broker", "1"], ["--broker", "one"], ["--controller", "1,"]]
 )
-def test_nobody_or_everybody_and_some_or_a_word_for_an_id_is_a_usage_error(
+def test_no_node_or_all_and_some_or_a_word_for_an_id_is_a_usage_error(
     folder: Path, options: Sequence[str]
 ) -> None:
     assert run("stop", "--dir", folder, *options)[0] == 2

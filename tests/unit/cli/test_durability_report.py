@@ -73,7 +73,7 @@ def test_columns_are_aligned_and_no_list_is_cut() -> None:
             (3,),
             "-",
             "0 - -",
-            id="nobody surely has everything",
+            id="no replica surely has everything",
         ),
         pytest.param(
             partition(eligible_leader_replicas=(), last_known_elr=(1, 2, 3)),
@@ -134,7 +134,7 @@ def test_elr_that_is_off_is_not_available() -> None:
 def test_the_view_asks_leaders_for_high_watermarks_and_the_cluster_for_its_switches(
     holdfast: Run, admin: FakeAdmin
 ) -> None:
-    """With the recovery manager on, an allowed unclean election compares logs: nobody is next for sure."""
+    """With the recovery manager on, an unclean election compares logs: no replica is next for sure."""
     admin.add(topic(led(1, (1,), min_isr=1), partition(partition_index=1)))
     admin.offsets[TopicPartition("t", 0)] = 77
     entry = ConfigEntry("unclean.leader.election.enable", "true", "TOPIC", "false", "boolean", "")
@@ -174,7 +174,7 @@ def log(end_offset: int, flushed_offset: int, high_watermark: int = -1) -> Repli
             partition(), {}, {1: log(90, 90, 80), 2: log(140, 108, 120)}, ("120", "-", "12"), id="no leader"
         ),
         pytest.param(partition(), {}, {1: log(90, 90)}, ("-", "-", "-"), id="no high watermark is known"),
-        pytest.param(led(1, (1, 2)), {0: 120}, {}, ("120", "-", "-"), id="nobody says anything"),
+        pytest.param(led(1, (1, 2)), {0: 120}, {}, ("120", "-", "-"), id="no broker says anything"),
     ],
 )
 def test_at_risk_is_what_no_replica_has_on_disk(
@@ -191,7 +191,7 @@ def test_at_risk_is_what_no_replica_has_on_disk(
 
 
 def test_the_view_asks_each_broker_for_its_logs(holdfast: Run, admin: FakeAdmin) -> None:
-    """A fenced one too, and nobody complains of it: it is expected to be silent."""
+    """A fenced one too, and no command complains of it: it is expected to be silent."""
     admin.add(topic(led(1, (1, 2), replicas=(1, 2, 3, 4))))
     admin.cluster = cluster(4, fenced=(3,))
     admin.offsets[TopicPartition("t", 0)] = 77

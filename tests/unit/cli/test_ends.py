@@ -1,4 +1,4 @@
-"""How commands end when nobody answers, listens or waits any more: the exit codes, no tracebacks."""
+"""How commands end when no process answers, listens or waits any more: the exit codes, no tracebacks."""
 
 import asyncio
 import json
@@ -42,7 +42,7 @@ def start(server: socket.socket, *arguments: str) -> "subprocess.Popen[bytes]":
 def test_a_signal_ends_a_command_that_waits_with_128_and_its_number(
     silent_server: socket.socket, command: tuple[str, ...], number: signal.Signals
 ) -> None:
-    """The producer's standard input stays open and silent: nobody presses Enter to let it go."""
+    """The producer's standard input stays open and silent: no operator presses Enter to let it go."""
     process = start(silent_server, *command)
     with silent_server.accept()[0]:
         process.send_signal(number)
@@ -152,7 +152,7 @@ QUESTIONS = [
 
 
 @pytest.mark.parametrize("arguments", QUESTIONS)
-def test_nobody_there_is_one_sentence_within_the_time_given(arguments: list[str]) -> None:
+def test_an_absent_cluster_is_one_sentence_within_the_time_given(arguments: list[str]) -> None:
     """A closed port refuses at once; the command goes on asking until its time is over."""
     words = ["--bootstrap-server", "127.0.0.1:1", "--timeout-ms", "1000", "--output", "json"]
     result = CliRunner().invoke(main, [*arguments, *words])

@@ -121,7 +121,7 @@ def test_elected_not_needed_and_refused_are_told_in_kafkas_lines(
 
 
 def test_an_election_that_is_not_needed_is_no_failure_and_no_success(holdfast: Run, admin: FakeAdmin) -> None:
-    """R19: somebody leads, perhaps not the one that was designated."""
+    """R19: a replica leads, perhaps not the one that was designated."""
     admin.row_errors[TopicPartition("t", 0)] = RowError(ErrorCode.ELECTION_NOT_NEEDED, "broker 1 leads t-0")
     words = ("--election-type", "designation", *ONE, "--designated-leader", "3")
     result = holdfast("leader-election", *words)
@@ -168,7 +168,7 @@ def test_a_comparison_of_logs_has_succeeded_when_there_is_a_leader(
         ([], "t-0: UNKNOWN_TOPIC_OR_PARTITION: there is no such partition any more"),
     ],
 )
-def test_a_comparison_that_found_nobody_yet_is_no_success(
+def test_a_comparison_that_found_no_leader_yet_is_no_success(
     holdfast: Run, admin: FakeAdmin, topics: list[DescribedTopic], complaint: str
 ) -> None:
     admin.add(*topics)

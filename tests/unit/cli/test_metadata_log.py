@@ -1,4 +1,4 @@
-"""The metadata log of a live cluster, read by a tool that nobody counts."""
+"""The metadata log of a live cluster, read by a tool that the quorum does not count."""
 
 from collections.abc import AsyncIterator
 

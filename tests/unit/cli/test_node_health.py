@@ -39,7 +39,7 @@ def test_what_is_no_answer_of_ours_is_a_no_in_a_line(text: bytes) -> None:
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
-def test_where_nobody_listens_is_a_no_in_a_line(host: str) -> None:
+def test_where_no_process_listens_is_a_no_in_a_line(host: str) -> None:
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         address = f"{host}:{silent.getsockname()[1]}"

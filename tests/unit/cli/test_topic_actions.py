@@ -44,7 +44,7 @@ def test_what_does_not_go_together_is_wrong_usage(
     result = holdfast("topics", *words)
     assert result.exit_code == 2
     assert complaint in result.stderr
-    assert not admin.is_closed  # nobody was asked
+    assert not admin.is_closed  # no broker was asked
 
 
 def test_properties_of_kafkas_client_warn_and_do_no_harm(holdfast: Run, tmp_path: Path) -> None:

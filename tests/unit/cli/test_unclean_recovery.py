@@ -180,7 +180,7 @@ def test_what_exists_is_never_overwritten(
 
 
 class MadeMeanwhile(FakeAdmin):
-    """Somebody else makes the file while logs are asked for."""
+    """Another process makes the file while logs are asked for."""
 
     path: Path
 
@@ -273,14 +273,14 @@ def test_json_tells_the_same(holdfast: Run, offline: FakeAdmin, tmp_path: Path) 
 
 
 def test_without_a_controller_what_is_shown_may_be_old(holdfast: Run, offline: FakeAdmin) -> None:
-    offline.refuses["describe_quorum"] = ClientError("nobody leads", ErrorCode.NOT_CONTROLLER)
+    offline.refuses["describe_quorum"] = ClientError("no controller leads", ErrorCode.NOT_CONTROLLER)
     result = holdfast(*ALL, "--show-replica-info")
     assert result.exit_code == 0
     assert result.stderr == "warning: no active controller answered: what is told here may be old\n"
 
 
 def test_a_signal_tells_that_nothing_was_done(tmp_path: Path) -> None:
-    """R75: here nobody had even described the cluster; the file is not there afterwards."""
+    """R75: here no broker had even described the cluster; the file is not there afterwards."""
     path = tmp_path / "elections.json"
     with socket.create_server(("127.0.0.1", 0)) as server:
         server.settimeout(20)

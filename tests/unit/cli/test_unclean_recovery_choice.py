@@ -95,8 +95,8 @@ def test_an_answer_is_worth_what_the_cluster_says_of_its_broker(
         pytest.param(row(), (log(1, 7, 90), log(2, 7, 90)), (), 1, 1, id="equal: the order of assignment"),
         pytest.param(row(known=(2, 3)), (log(1, 7, 90), log(2, 7, 90)), (), 2, 2, id="equal: once eligible"),
         pytest.param(row(), (log(1, 7, 90), log(2, 7, 80)), (1,), 2, 1, id="unfenced first (R76)"),
-        pytest.param(row(), (log(1, 7, 90), log(2, 7, 80)), (1, 2), 1, 1, id="fenced before nobody (R76)"),
-        pytest.param(row(), (SILENT, None), (), None, None, id="nobody told anything"),
+        pytest.param(row(), (log(1, 7, 90), log(2, 7, 80)), (1, 2), 1, 1, id="fenced before none (R76)"),
+        pytest.param(row(), (SILENT, None), (), None, None, id="no replica answered"),
         pytest.param(
             row(), (log(1, 7, 90, leader_epoch=8), log(2, 7, 80)), (), None, 1, id="the partition has changed"
         ),
@@ -117,7 +117,7 @@ def test_an_answer_is_worth_what_the_cluster_says_of_its_broker(
             (1,),
             2,
             1,
-            id="nobody ready ends in the proven epoch",
+            id="no ready replica ends in the proven epoch",
         ),
         pytest.param(row(elr=(2,)), (log(1, 8, 99), log(2, 7, 80)), (), 2, 2, id="the ELR is complete (R67)"),
         pytest.param(
@@ -163,7 +163,7 @@ def test_a_loss_is_estimated_by_what_others_know_to_be_committed(
 
 
 def test_those_who_held_everything_once_are_missed_first() -> None:
-    """R78: where nothing is known of that, everybody may have."""
+    """R78: where nothing is known of that, every replica may have."""
     assert [one.replica for one in unseen(found_of(row(elr=(2,), known=(1,)), log(1, 7, 9)))] == [2]
     assert [one.replica for one in unseen(found_of(row(), log(1, 7, 9)))] == [2, 3]
     assert str(Loss(3, is_at_least=True)) == ">=3"

@@ -176,7 +176,7 @@ async def test_elections_name_their_kind_and_with_a_designation_the_leaders(play
 
 @pytest.mark.parametrize("is_lost", [True, False])
 @pytest.mark.parametrize("kind", list(ElectionKind))
-async def test_somebody_leads_is_no_success_of_a_choice_but_it_is_of_the_preferred_replica(
+async def test_that_a_broker_leads_is_no_success_of_a_choice_but_it_is_of_the_preferred_replica(
     play: Play, admin: Admin, kind: ElectionKind, is_lost: bool
 ) -> None:
     """R19."""

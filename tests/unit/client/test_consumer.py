@@ -1,4 +1,4 @@
-"""The consumer against brokers that keep their promises: every record once, in order, whoever leads."""
+"""The consumer against brokers that keep their promises: every record once, in order, with any leader."""
 
 import asyncio
 import struct
@@ -211,7 +211,7 @@ async def test_a_batch_that_does_not_unpack_is_a_damaged_one(play: Play, codec: 
         assert consumer.position(("t", 0)) == 0
 
 
-async def test_a_batch_is_not_passed_over_either_when_nobody_foresaw_how_the_codec_fails(
+async def test_a_batch_is_not_passed_over_either_when_the_codec_fails_in_an_unforeseen_way(
     play: Play, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("holdfast.client.consumer.UNDECODABLE", ())
@@ -413,7 +413,7 @@ async def test_a_closed_consumer_says_so_at_once(play: Play) -> None:
         await play.until(consumer.partitions("t"), limit_ms=5)
 
 
-async def test_a_lookup_that_nobody_answers_ends_with_a_reason(play: Play) -> None:
+async def test_a_lookup_that_no_broker_answers_ends_with_a_reason(play: Play) -> None:
     consumer = play.begin()
     await play.until(consumer.partitions("t"))
     play.cluster.topics["t"][0].leader_id = -1

@@ -382,7 +382,7 @@ def test_a_lookup_from_before_a_seek_is_dropped_and_a_failed_one_repeated() -> N
     assert [e.timestamps for e in effects if isinstance(e, LookupOffsets)] == [((T1, -2),)]
 
 
-def test_each_leader_is_asked_for_its_own_offsets_so_that_a_dead_one_holds_back_nobody_else() -> None:
+def test_each_leader_is_asked_for_its_own_offsets_so_that_a_dead_one_holds_back_no_other() -> None:
     bench = Bench(ResetPolicy.EARLIEST)
     bench.leaders = [(1, 2), (2, 2)]
     bench.tell()
@@ -440,7 +440,7 @@ def test_a_lookup_that_was_refused_is_raised_once_and_then_asked_again() -> None
     (lookup,) = bench.lookups()
     error = ClientError("forbidden", ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     bench.fetcher.not_found(lookup.request_id, {T0: error}, 0)
-    assert bench.lookups(1_000) == [], "nobody has heard of it yet"
+    assert bench.lookups(1_000) == [], "the application has not heard of it yet"
     with pytest.raises(ClientError, match="forbidden"):
         bench.fetcher.take()
     assert bench.fetcher.take() is None

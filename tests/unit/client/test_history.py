@@ -91,7 +91,7 @@ def test_any_damaged_byte_is_noticed(position: int, flip: int) -> None:
 
 
 @pytest.mark.parametrize("value", [b"", b"hello", b"00000000:a:1:", bytes(100)])
-def test_foreign_values_are_nobodys(value: bytes) -> None:
+def test_foreign_values_belong_to_no_producer(value: bytes) -> None:
     assert parse_value(value) is None
 
 

@@ -1,11 +1,11 @@
-"""One turn for everybody else, and not more."""
+"""One turn for all other tasks, and not more."""
 
 import asyncio
 
 from holdfast.client.core.next_turn import NEXT_TURN
 
 
-async def test_whoever_waits_for_the_next_turn_lets_all_that_is_ready_run_once() -> None:
+async def test_a_task_that_waits_for_the_next_turn_lets_all_that_is_ready_run_once() -> None:
     seen: list[str] = []
 
     async def other() -> None:

@@ -12,7 +12,7 @@ from holdfast.client.core.outcomes import (
 from holdfast.protocol.errors import ErrorCode
 
 
-def test_without_acknowledgement_any_attempt_that_nobody_disproved_makes_it_unknown() -> None:
+def test_without_acknowledgement_any_attempt_that_is_not_disproved_makes_it_unknown() -> None:
     assert outcome_without_ack(0) is DeliveryOutcome.FAIL
     assert outcome_without_ack(1) is DeliveryOutcome.INFO
 

@@ -272,7 +272,7 @@ class Log:
 
 
 @given(st.lists(st.sampled_from(["ok", "lost", "refused", "too large", "expired", "late"]), max_size=60))
-def test_whatever_happens_each_batch_is_written_at_most_once_and_in_order(fates: list[str]) -> None:
+def test_with_any_fates_each_batch_is_written_at_most_once_and_in_order(fates: list[str]) -> None:
     """Answers are lost or late, batches expire or are split. The log shows no repetition and no step back."""
     queue = queue_of(*[4] * 12)
     log, identity, acknowledged = Log(), FIRST, []

@@ -42,5 +42,5 @@ def test_a_batch_larger_than_the_limit_goes_alone() -> None:
     assert packed(1, queue_of(0, 1), queue_of(1, 1)) == [[(0, 0)], [(1, 0)]]
 
 
-def test_nobody_with_anything_to_send_makes_no_request() -> None:
+def test_without_anything_to_send_there_is_no_request() -> None:
     assert packed(10_000, queue_of(0, 0)) == []

@@ -355,7 +355,7 @@ async def test_a_record_is_as_large_as_its_key_value_and_headers_together(play: 
 
 
 @pytest.mark.parametrize("acks", ["all", 0])
-async def test_a_batch_that_no_frame_can_hold_fails_at_once_and_holds_nobody_back(
+async def test_a_batch_that_no_frame_can_hold_fails_at_once_and_holds_no_other_back(
     play: Play, acks: Acks
 ) -> None:
     await play.begin(acks=acks, record_size_bytes_max=100 << 20, buffer_memory_bytes=200 << 20)
@@ -483,7 +483,7 @@ async def test_with_acks_0_all_that_waits_goes_without_another_word(play: Play) 
 
 
 async def test_with_acks_0_a_broker_that_reads_slowly_slows_the_sender_down(play: Play) -> None:
-    """Else everything would pile up in the connection, whatever buffer_memory_bytes says."""
+    """Else everything would pile up in the connection, also beyond buffer_memory_bytes."""
     producer = await play.begin(acks=0, buffer_memory_bytes=100_000, batch_size_bytes=50_000)
     await play.wait(await play.send("warm"))
     peers = play.connections_of(1)
@@ -582,7 +582,7 @@ async def test_close_gives_every_record_an_outcome(play: Play) -> None:
 
 
 async def test_a_producer_that_is_closing_takes_no_more_records(play: Play) -> None:
-    """Their batches would be behind the flush that close() waits for, and nobody would end them."""
+    """Their batches would be behind the flush that close() waits for, and no timer would end them."""
     await play.begin()
     play.cluster.brokers[1].is_deaf = True
     (first,) = await play.send("a")
@@ -685,7 +685,7 @@ async def test_order_holds_when_a_new_leader_does_not_know_the_producer(play: Pl
 async def test_an_id_of_a_former_cluster_is_not_used_in_the_one_made_anew_at_its_addresses(
     play: Play,
 ) -> None:
-    """The new cluster gives the same id to somebody else; then batches are taken for each other's."""
+    """The new cluster gives the same id to another producer; then batches are taken for each other's."""
     await play.begin()
     await play.wait(await play.send("old"))
     cluster, told = play.cluster, play.cluster.metadata

@@ -1,4 +1,4 @@
-"""Seeded faults against the whole producer: whatever happens, the log and the outcomes agree.
+"""Seeded faults against the whole producer: the log and the outcomes agree under all of them.
 
 Leaders move and die, answers get lost, batches are refused, brokers go silent, and a new leader may lack what
 was never acknowledged. Nothing here knows the producer's insides.
@@ -62,7 +62,7 @@ class Storm:
         self.cluster.move_leader("t", index, self.random.choice(alive))
 
     def forget_unacknowledged(self, index: int) -> None:
-        """The next leader lacks a tail that nobody was told of."""
+        """The next leader lacks a tail that no client was told of."""
         partition = self.cluster.topics["t"][index]
         safe = max((offset + 1 for p, offset in self.told.acknowledged.values() if p == index), default=0)
         loose = [header.base_offset for header, _ in partition.log if header.base_offset >= safe]

@@ -16,7 +16,7 @@ def wanted() -> ProducerIdentity:
     return identity
 
 
-def test_nothing_is_asked_while_nobody_needs_it() -> None:
+def test_nothing_is_asked_while_no_batch_needs_it() -> None:
     identity = ProducerIdentity(Backoff(20, 500))
     assert identity.question(0) is None
     assert identity.next_deadline_ms() is None

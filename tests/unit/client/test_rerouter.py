@@ -111,7 +111,7 @@ def test_what_is_for_a_partition_that_is_gone_ends() -> None:
 
 
 def test_in_another_cluster_no_id_of_the_former_one_is_used() -> None:
-    """R91: it is somebody else's there, so what was sent under it has an unknown fate."""
+    """R91: it is another producer's there, so what was sent under it has an unknown fate."""
     bench = Bench()
     bench.follow()
     request = bench.send(0)
@@ -140,7 +140,7 @@ def test_what_is_on_its_way_to_a_former_leader_is_taken_back_once_there_is_anoth
     request = bench.send(0)
     assert not bench.take_back(request)
     bench.tell((-1, 2), (2, 1))
-    assert not bench.take_back(request)  # nobody to send it to
+    assert not bench.take_back(request)  # no leader to send it to
     bench.tell((1, 3), (2, 1))
     assert not bench.take_back(request)  # it leads again, and will answer
     bench.tell((3, 4), (2, 1))
@@ -148,7 +148,7 @@ def test_what_is_on_its_way_to_a_former_leader_is_taken_back_once_there_is_anoth
     assert list(bench.box.ready) == bench.queues[:1]
 
 
-def test_what_is_on_its_way_to_the_former_topic_is_taken_back_whatever_its_leaders_epochs() -> None:
+def test_what_is_on_its_way_to_the_former_topic_is_taken_back_at_any_leader_epoch() -> None:
     bench = Bench()
     request = bench.send(0)
     bench.tell((2, 0), (2, 0), topic_id=NEW)

@@ -509,7 +509,7 @@ def test_with_acks_0_what_waits_to_be_written_to_an_old_leader_goes_to_the_new_o
     """A frozen leader reads nothing: its connection would keep these records for the delivery timeout."""
     bench, old, new = moved_unwritten()
     assert (new.broker_id, new.batches) == (2, old.batches)
-    assert bench.sender.written(old.request_id) == [], "nobody follows the old leader any more"
+    assert bench.sender.written(old.request_id) == [], "the sender follows the old leader no more"
     (done,) = completed(bench.sender.written(new.request_id))
     assert done.outcome is DeliveryOutcome.OK1
 
@@ -648,7 +648,7 @@ def test_a_silent_leader_of_the_old_topic_is_left_when_the_new_one_has_another()
     assert (again.broker_id, again.batches) == (3, sent.batches)
 
 
-def test_nobody_asks_for_an_id_for_ever_when_it_was_refused_and_nothing_waits() -> None:
+def test_no_sender_asks_for_an_id_for_ever_when_it_was_refused_and_nothing_waits() -> None:
     bench = Bench()
     bench.sender.connected(1)
     bench.put(0)

@@ -8,7 +8,7 @@ from holdfast.client.core.errors import ClientError
 from holdfast.client.core.wanted_topics import NAMES_A_REQUEST, WantedTopics
 from holdfast.protocol.errors import ErrorCode
 
-NOBODY: tuple[str, ...] = ()
+NONE_IN_USE: tuple[str, ...] = ()
 
 
 def test_names_are_asked_for_in_the_order_in_which_they_were_first_wanted() -> None:
@@ -19,16 +19,16 @@ def test_names_are_asked_for_in_the_order_in_which_they_were_first_wanted() -> N
     assert "c" not in wanted
 
 
-def test_a_topic_that_nobody_uses_is_forgotten_after_its_time_and_wanted_anew_when_it_is_used() -> None:
+def test_a_topic_that_is_not_used_is_forgotten_after_its_time_and_wanted_anew_when_it_is_used() -> None:
     wanted = WantedTopics(max_idle_ms=1_000)
     wanted.use("a", 0)
     wanted.use("b", 0)
     wanted.use("b", 500)
-    assert wanted.forget_idle(999, NOBODY) == []
-    assert wanted.forget_idle(1_000, NOBODY) == ["a"]
+    assert wanted.forget_idle(999, NONE_IN_USE) == []
+    assert wanted.forget_idle(1_000, NONE_IN_USE) == ["a"]
     assert wanted.portions() == [("b",)]
     assert wanted.use("a", 1_100)
-    assert wanted.forget_idle(1_500, NOBODY) == ["b"]
+    assert wanted.forget_idle(1_500, NONE_IN_USE) == ["b"]
     assert wanted.portions() == [("a",)]
 
 
@@ -36,15 +36,15 @@ def test_a_topic_in_use_is_kept_and_its_time_begins_when_its_use_ends() -> None:
     wanted = WantedTopics(max_idle_ms=1_000)
     wanted.use("a", 0)
     assert wanted.forget_idle(5_000, ("a",)) == []
-    assert wanted.forget_idle(5_999, NOBODY) == []
-    assert wanted.forget_idle(6_000, NOBODY) == ["a"]
+    assert wanted.forget_idle(5_999, NONE_IN_USE) == []
+    assert wanted.forget_idle(6_000, NONE_IN_USE) == ["a"]
 
 
 def test_five_minutes_are_what_kafka_gives_a_topic() -> None:
     wanted = WantedTopics()
     wanted.use("a", 0)
-    assert wanted.forget_idle(299_999, NOBODY) == []
-    assert wanted.forget_idle(300_000, NOBODY) == ["a"]
+    assert wanted.forget_idle(299_999, NONE_IN_USE) == []
+    assert wanted.forget_idle(300_000, NONE_IN_USE) == ["a"]
 
 
 def test_more_names_than_a_request_should_carry_go_in_several() -> None:

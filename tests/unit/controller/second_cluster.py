@@ -295,7 +295,7 @@ class SecondCluster:
     # --- comparisons of logs -----------------------------------------------------------------------------
 
     def strategy(self, name: Name) -> str:
-        """R14, R69; "None" also while somebody complete is awaited."""
+        """R14, R69; "None" also while a complete replica is awaited."""
         if not self.compares_logs:
             self.forced = {}
             return "None"

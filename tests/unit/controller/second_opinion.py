@@ -123,7 +123,7 @@ class SecondOpinion(SecondCluster):
     def do_register(self, command: Command) -> None:
         broker = int(command.word())
         old = self.brokers.get(broker)
-        # R32: whom nobody knows proves nothing
+        # R32: an unknown broker proves nothing
         clean = old is not None and command.word(1) == "clean"
         if old is not None and not old.fenced:
             if not clean:
@@ -326,7 +326,7 @@ class SecondOpinion(SecondCluster):
     def do_failover(self, command: Command) -> None:
         self.comparisons, self.forced = {}, {}
         for machine in self.brokers.values():
-            # R26: the successor does not know since when, so everybody must be heard of anew
+            # R26: the successor does not know since when, so each broker must be heard of anew
             machine.heard = set() if machine.stopping and not machine.fenced else None
         for broker in sorted(self.brokers):
             if self.brokers[broker].stopping and not self.brokers[broker].fenced:

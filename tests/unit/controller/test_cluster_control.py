@@ -369,7 +369,7 @@ def test_a_probe_of_an_old_incarnation_says_nothing_about_the_new_one() -> None:
     assert quorum.unfenced() == [1, 2]
 
 
-def test_a_strangers_connection_is_nobodys_business() -> None:
+def test_a_strangers_connection_is_ignored() -> None:
     quorum = started(1, 2)
     quorum.handle(ConnectionClosed(99))
     assert quorum.probes == []

@@ -101,7 +101,7 @@ def test_the_same_value_again_changes_nothing(quorum: Quorum) -> None:
     ] * 2
 
 
-def test_a_change_of_min_isr_elects_nobody_uncleanly(quorum: Quorum) -> None:
+def test_a_change_of_min_isr_elects_no_leader_uncleanly(quorum: Quorum) -> None:
     """F38: with the recovery manager off that happens on fencing and unfencing, and in the pass."""
     for broker_id in (3, 2, 1):
         quorum.vanish(broker_id)
@@ -123,7 +123,7 @@ def test_without_elr_the_clusters_min_isr_may_go_and_comes_back_with_elr(quorum:
 
 
 def test_the_min_isr_that_comes_with_elr_counts_for_partitions_at_once(quorum: Quorum) -> None:
-    """F14, R109: it is the file's of whoever is active, which may have been edited since they were made."""
+    """F14, R109: the active controller's file has it, and may have been edited since they were made."""
     switch_elr(quorum, 0)
     alter(quorum, CLUSTER_RESOURCE, "min.insync.replicas", None)
     quorum.config = make_config(min_insync_replicas="3", unclean_recovery_manager_enabled="false")

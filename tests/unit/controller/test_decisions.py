@@ -99,7 +99,7 @@ MANAGER_OFF = "config cluster unclean.recovery.manager.enabled=false"
             ((2, FENCED), (1, SHUTTING_DOWN)),
             SetsRule.KEPT_BELOW_MIN_ISR,
         ),
-        # the leader stays, so nobody else was looked at
+        # the leader stays, so no other replica was looked at
         ((T, "fence 3"), CauseKind.CONNECTION_REFUSED, 3, None, (), SetsRule.CLEARED_AT_MIN_ISR),
         ((T, "alter t-0 isr=(1)"), CauseKind.ALTER_PARTITION, 1, None, (), SetsRule.KEPT_BELOW_MIN_ISR),
         (

@@ -65,7 +65,7 @@ ISR, ELR, KNOWN = ElectionReason.ISR, ElectionReason.ELR, ElectionReason.LAST_KN
         (ONLINE, candidates((2, 3), elr=(2, 3), replicas=(1, 3, 2)), Elected(3, ELR)),
         # fenced ELR members are waited for
         (ONLINE, candidates((1,), elr=(2, 3), known=1), NoLeader()),
-        # the last known leader, once nobody is eligible (D8.8), if active and assigned (KAFKA-19522, B28)
+        # the last known leader, once none is eligible (D8.8), if active and assigned (KAFKA-19522, B28)
         (ONLINE, candidates((1, 2), known=2), Elected(2, KNOWN)),
         (ONLINE, candidates((1,), known=2), NoLeader()),
         (ONLINE, candidates((1, 9), known=9), NoLeader()),
@@ -94,7 +94,7 @@ FENCED = Rejection.FENCED
 @pytest.mark.parametrize(
     ("mode", "given_", "rejected"),
     [
-        # whoever stands behind the leader in the order of preference was not asked
+        # replicas behind the leader in the order of preference were not asked
         (ONLINE, candidates((1, 2, 3), (1, 2, 3), leader=1), ()),
         (ONLINE, candidates((2, 3), (1, 2, 3), leader=1), ((1, FENCED),)),
         # the present leader comes first, wherever it stands in the assignment
@@ -102,7 +102,7 @@ FENCED = Rejection.FENCED
         (ONLINE, candidates((1, 2, 3), (3,)), ((1, Rejection.NOT_IN_ISR), (2, Rejection.NOT_IN_ISR))),
         (ONLINE, candidates((1, 3), elr=(3,)), ((1, Rejection.NOT_ELIGIBLE), (2, FENCED))),
         (ONLINE, candidates((1, 2), (1, 2), leader=9), ((9, Rejection.NOT_ASSIGNED),)),
-        # nobody leads: all of them, each with its own reason
+        # no replica leads: all of them, each with its own reason
         (
             ONLINE,
             candidates((1, 2), elr=(3,), last_known=(2,)),
@@ -150,8 +150,8 @@ def test_elections_of_incomplete_replicas_may_lose_records() -> None:
         (candidates((1, 3), replicas=(1, 2)), None),
     ],
 )
-def test_the_designated_replica_leads_or_nobody(given_: Candidates, reason: ElectionReason | None) -> None:
-    """R18: whoever else could lead is not asked."""
+def test_the_designated_replica_leads_or_none(given_: Candidates, reason: ElectionReason | None) -> None:
+    """R18: other replicas that could lead are not asked."""
     decision = outcome(replace(given_, designated=(3, ElectionReason.DESIGNATED)), UNCLEAN)
     assert decision == (NoLeader() if reason is None else Elected(3, reason))
 
@@ -160,7 +160,7 @@ ids = st.lists(st.integers(1, 4), unique=True, max_size=4).map(tuple)
 
 
 def ranking(given_: Candidates, mode: ElectionMode) -> list[Elected]:
-    """Everybody who could be meant, best first: each step of R12 spelled out for each replica."""
+    """All replicas that could be meant, best first: each step of R12 spelled out for each replica."""
     active = [replica for replica in given_.replicas if given_.is_active(replica)]
     complete = [
         Elected(replica, ISR if replica in given_.isr else ELR)

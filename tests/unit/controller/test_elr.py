@@ -13,7 +13,7 @@ def test_leavers_of_an_isr_that_falls_below_min_become_eligible() -> None:
     assert sets == EligibleSets((2, 3), ())
 
 
-def test_nobody_is_eligible_once_the_isr_reaches_min() -> None:
+def test_no_replica_is_eligible_once_the_isr_reaches_min() -> None:
     sets = next_eligible(EligibleSets((3,), (4,)), old_isr=(1,), new_isr=(1, 2), min_isr=2, replicas=REPLICAS)
     assert sets == EligibleSets()
 
@@ -40,7 +40,7 @@ def test_a_forgotten_broker_is_in_neither_set() -> None:
 
 
 def test_only_assigned_replicas_are_kept() -> None:
-    """B4: a ghost could never be elected, and would hold up everybody else."""
+    """B4: a ghost could never be elected, and would hold up all others."""
     sets = next_eligible(
         EligibleSets((2,), (3,)), old_isr=(1, 4), new_isr=(1,), min_isr=2, replicas=(1, 3), unclean=()
     )

@@ -1,7 +1,7 @@
 """The active controller is killed before each event of a recovery: it ends, with the same winner (R60).
 
 The core and its log are real; brokers are played by the test, which goes on as they would: they register,
-heartbeat and answer until somebody leads. A killed controller takes the event with it that it was about to
+heartbeat and answer until one leads. A killed controller takes the event with it that it was about to
 handle; of records that were appended and not committed the next one has all, or none.
 """
 
@@ -108,11 +108,11 @@ class Play:
         raise AssertionError("it never ended")
 
     def is_up_to_date(self) -> bool:
-        """Everybody is back, so nobody else would have been elected a moment later."""
+        """All brokers are back, so no other one would have been elected a moment later."""
         return all(player.is_registered for player in self.players.values())
 
     def tick(self) -> None:
-        """Whoever is up says what it has to say, then the clock."""
+        """Each broker that is up says what it has to say, then the clock."""
         quorum = self.quorum
         quorum.now_ms += TICK_MS
         for broker_id, player in self.players.items():
@@ -174,7 +174,7 @@ def silent(play: Play) -> list[int]:
 
 
 def aggressive(play: Play) -> list[int]:
-    """Allowed once everybody is back: all are asked at the same time."""
+    """Allowed once all brokers are back: all are asked at the same time."""
     while len(play.quorum.unfenced()) < len(LOGS):
         play.tick()
     play.configure("Aggressive")

@@ -26,7 +26,7 @@ def test_an_unknown_partition_is_told_before_anything_else(quorum: Quorum, kind:
     assert elect(quorum, kind, index=9) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_the_preferred_replica_is_elected_or_nobody(quorum: Quorum) -> None:
+def test_the_preferred_replica_is_elected_or_none(quorum: Quorum) -> None:
     """B15: in the ISR but fenced or out of it is not available."""
     quorum.vanish(1)
     assert elect(quorum, ElectionType.PREFERRED) is ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE

@@ -231,7 +231,7 @@ def test_what_is_not_wanted_any_more_before_it_was_asked_for_never_is(asking: As
     assert {one.broker_id: named(one) for one in asking.requests()} == {1: [key(1)], 2: [key(0)]}
 
 
-def test_nobody_is_asked_for_what_is_not_wanted_any_more(asking: Asking) -> None:
+def test_no_broker_is_asked_for_what_is_not_wanted_any_more(asking: Asking) -> None:
     for index in range(3):
         asking.questions.want(key(index), (1,))
     asking.verdicts = {key(index): AnswerValidity.ERROR for index in range(3)}

@@ -83,7 +83,7 @@ def test_the_active_controller_counts_the_cluster() -> None:
         "t,1,2": 6,
         "t,1,3": 1,
     }
-    # of t-0: one short of min ISR, 2 leads and nobody else is there, two complete copies are left
+    # of t-0: one short of min ISR, 2 leads and no other broker is there, two complete copies are left
     tolerated = seen["partition_failures_tolerated"]
     assert [tolerated[f"t,0,{kind}"] for kind in ("writes", "online", "lossy")] == [-1, 0, 1]
     assert [tolerated[f"alone,0,{kind}"] for kind in ("writes", "online", "lossy")] == [-1, -1, -1]

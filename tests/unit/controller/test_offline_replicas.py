@@ -59,7 +59,7 @@ def test_last_member_of_the_isr_in_a_failed_dir_is_not_shown_as_eligible() -> No
 
 
 def test_last_member_that_was_kept_without_elr_is_not_eligible_once_it_leaves_with_elr() -> None:
-    """F7, B24: its dir failed while nobody else could lead, then ELR was switched on."""
+    """F7, B24: its dir failed while no other replica could lead, then ELR was switched on."""
     quorum = started(1, 2, 3, partitions=1, eligible_leader_replicas_enabled="false")
     leader = leads(quorum)
     quorum.alter("t", (leader,))

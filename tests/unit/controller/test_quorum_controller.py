@@ -358,7 +358,7 @@ def test_what_a_controller_took_over_and_was_cut_again_goes_on_with_the_one_afte
 def test_the_elections_of_an_unfencing_that_was_cut_are_made_by_the_next_controller(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """K21, R21: else a partition waits, with its eligible replica there, until somebody else is unfenced."""
+    """K21, R21: else a partition waits, with its eligible replica there, until another broker is unfenced."""
     quorum = started(1, 2)
     create(quorum, "t", -1, -1, *[(1, 2)] * 100)
     for broker_id in (2, 1):
@@ -418,7 +418,7 @@ def test_a_controller_whose_file_has_the_manager_off_elects_last_known_leaders_t
     assert quorum.core.counts.elections[ElectionReason.LAST_KNOWN_LEADER] == is_elected
 
 
-def test_a_controller_that_takes_over_elects_nobody_in_a_log_dir_that_failed() -> None:
+def test_a_controller_that_takes_over_elects_no_replica_in_a_log_dir_that_failed() -> None:
     """R27."""
     quorum = started(1, 2)
     wait_for_the_last_known_leader(quorum)
@@ -456,7 +456,7 @@ def broken_partition(quorum: Quorum) -> None:
     quorum.inject(TopicRecord("broken", topic_id), value.to_record(topic_id, 0))
 
 
-def test_a_committed_record_that_does_not_fit_is_told_and_counted_and_stops_nobody() -> None:
+def test_a_committed_record_that_does_not_fit_is_told_and_counted_and_stops_no_node() -> None:
     quorum = started(1, 2)
     broken_partition(quorum)
     assert quorum.core.counts.replay_violations >= 1

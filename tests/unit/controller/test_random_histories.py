@@ -1,4 +1,4 @@
-"""Random histories of hundreds of steps over all commands: nothing breaks, whatever comes after whatever.
+"""Random histories of hundreds of steps over all commands: nothing breaks, in any order.
 
 After each command: the core did not resign, its images agree with a replay of the log, the invariants of the
 protocol hold (I-2, I-5, I-6, I-14, I-15, A-3, A-10 to A-13), the second opinion agrees, and what is printed
@@ -57,7 +57,7 @@ class Watch:
         self.pair = Pair()
         self._before: Rows = {}
         self._unclean_elections = 0
-        #: partitions as they were put; nobody has looked yet whether somebody could lead them
+        #: partitions as they were put; no event has looked yet whether a replica could lead them
         self._put: Rows = {}
         #: (topic id, index, leader epoch) -> the only leader it may ever have (I-15)
         self._leaders: dict[tuple[bytes, int, int], int | None] = {}
@@ -207,7 +207,7 @@ def test_random_history_breaks_nothing(seed: int) -> None:
 
 @pytest.mark.slow
 def test_manager_trusts_no_log_unseen() -> None:
-    """R69, B1: while logs are compared nobody is elected only because it led last, or stands first."""
+    """R69, B1: while logs are compared no replica is elected only because it led last, or stands first."""
     compared = 0
     for seed in range(4):
         random, scenario = Random(seed), Scenario()

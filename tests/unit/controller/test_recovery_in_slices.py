@@ -20,7 +20,7 @@ PARTITIONS, SLICE = 10, 4
 
 @pytest.fixture
 def quorum(monkeypatch: pytest.MonkeyPatch) -> Quorum:
-    """Ten partitions of which nobody is known to be complete; an event looks at four."""
+    """Ten partitions of which no replica is known to be complete; an event looks at four."""
     monkeypatch.setattr(unclean_recovery, "STEPS_MAX", SLICE)
     made = Quorum(config(unclean_recovery_timeout_ms="60000", broker_session_timeout_ms="600000"))
     made.start_brokers(1, 2, 3)
@@ -97,7 +97,7 @@ def test_a_change_of_the_cluster_is_looked_at_a_slice_an_event(quorum: Quorum) -
 def test_a_broker_that_came_back_before_it_was_missed_is_asked_again(
     quorum: Quorum, looks_between: int
 ) -> None:
-    """R62: its answers are void, and nobody looked at most of the partitions while it was fenced."""
+    """R62: its answers are void, and no event looked at most of the partitions while it was fenced."""
     answer_all(quorum, 2)
     go_on(quorum)
     quorum.is_held = True  # commits are events of their own: each looks at a slice

@@ -116,7 +116,7 @@ def test_log_alone_makes_the_state(path: Path) -> None:
     scenario = Scenario()
     standby: Standby | None = None
     checked = 0
-    #: as they were put: nobody has looked yet whether somebody could lead them
+    #: as they were put: no event has looked yet whether a replica could lead them
     put: dict[PartitionId, PartitionRegistration] = {}
     for block in parse_file(path):
         for command in block.commands:

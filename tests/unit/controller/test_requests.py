@@ -528,7 +528,7 @@ def test_logs_are_compared_when_the_recovery_manager_is_on(quorum: Quorum) -> No
         (ElectionKind.UNCLEAN, (1, 2), "not for UNCLEAN"),
     ],
 )
-def test_desired_leaders_that_do_not_fit_elect_nobody(
+def test_desired_leaders_that_do_not_fit_elect_no_leader(
     quorum: Quorum, kind: ElectionKind, desired: tuple[int, ...] | None, says: str
 ) -> None:
     """R18."""
@@ -550,7 +550,7 @@ def test_desired_leaders_go_by_place(quorum: Quorum) -> None:
     found = elect(quorum, ElectionKind.DESIGNATION, ("t", (2, 0), (2, 1)))
     assert [error for _, _, error in found] == ["NONE", "NONE"]
     assert (quorum.partition("t", 2).leader, quorum.partition("t", 0).leader) == (2, 1)
-    # R19: somebody leads; it is not said that it is the one of this request
+    # R19: a replica leads; it is not said that it is the one of this request
     again = elect(quorum, ElectionKind.DESIGNATION, ("t", (2, 0), (1, 1)))
     assert [error for _, _, error in again] == ["ELECTION_NOT_NEEDED", "ELECTION_NOT_NEEDED"]
 
@@ -608,7 +608,7 @@ def test_beyond_the_limit_partitions_with_a_leader_have_no_row(monkeypatch: pyte
 
 
 def test_comparisons_of_all_go_on_behind_those_that_wait_for_logs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """R18: a comparison that was asked for elects nobody before the logs are there; it counts once."""
+    """R18: a comparison that was asked for elects no leader before the logs are there; it counts once."""
     monkeypatch.setattr(requests, "ELECTIONS_MAX", 2)
     quorum = Quorum(make_config(min_insync_replicas="2"))
     quorum.start_brokers(1, 2)
@@ -628,7 +628,7 @@ def test_comparisons_of_all_go_on_behind_those_that_wait_for_logs(monkeypatch: p
 # --- brokers ---------------------------------------------------------------------------------------------
 
 
-def test_an_unregistered_broker_is_gone_and_a_second_time_there_is_nobody(quorum: Quorum) -> None:
+def test_an_unregistered_broker_is_gone_and_a_second_time_there_is_none(quorum: Quorum) -> None:
     """R28."""
     quorum.vanish(3)
     assert names([quorum.request(UnregisterBrokerRequest(3))]) == ["NONE"]

@@ -41,7 +41,7 @@ class Pair:
         try:
             printed = self.real.execute(Command(line, "here"))
         except ParseError:
-            return None  # nobody leads, so nobody can send
+            return None  # no broker leads, so none can send
         assert self.second.execute(line) == printed, line
         image = self.real.quorum.image
         seen = {

@@ -106,7 +106,7 @@ class Cluster:
     ) -> None:
         """Listen at its port, register, unfence; `starts` counts its processes."""
         if listens:
-            await self.network.listen(f"b{broker_id}", 9092, _Nobody)
+            await self.network.listen(f"b{broker_id}", 9092, _Silent)
         request = BrokerRegistrationRequest(
             broker_id,
             "x",
@@ -131,7 +131,7 @@ class Cluster:
         return await channel.call(BrokerHeartbeatRequest(broker_id, epoch, 1 << 40, False, False), 1000)
 
 
-class _Nobody:
+class _Silent:
     """A listener's handler that says nothing."""
 
     def connection_made(self, connection: Connection) -> None: ...
@@ -190,7 +190,7 @@ async def test_a_standby_names_the_active_controller(cluster: Cluster) -> None:
 
 
 async def test_a_broker_process_that_is_gone_is_fenced_without_waiting(cluster: Cluster) -> None:
-    """D9: the connection closed, and nobody listens."""
+    """D9: the connection closed, and no process listens."""
     active = await cluster.active()
     await cluster.start_broker(await cluster.channel(active), 1)
     channel = await cluster.channel(active)

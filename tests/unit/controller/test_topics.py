@@ -60,7 +60,7 @@ def test_counts_default_to_the_configuration() -> None:
 
 
 def test_only_active_replicas_are_in_the_first_isr() -> None:
-    """R106: it may start below min ISR, with nobody eligible; fenced brokers are used last."""
+    """R106: it may start below min ISR, with no replica eligible; fenced brokers are used last."""
     quorum = three_brokers(min_insync_replicas="3")
     quorum.vanish(1)
     create(quorum, "t", 1, 3)

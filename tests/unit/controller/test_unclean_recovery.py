@@ -151,7 +151,7 @@ def test_a_standby_knows_no_recoveries_and_a_new_leader_asks_anew(quorum: Quorum
     assert [one.statement for one in quorum.stated] == [AskForLogs((2, 3), (1,))] * 2
 
 
-def test_with_the_manager_off_nobody_is_asked() -> None:
+def test_with_the_manager_off_no_broker_is_asked() -> None:
     """D8.8."""
     quorum = Quorum(make_config(min_insync_replicas="2", unclean_recovery_manager_enabled="false"))
     quorum.start_brokers(1, 2, 3)
@@ -167,7 +167,7 @@ def test_with_the_manager_off_nobody_is_asked() -> None:
         ({"unclean_leader_election_enable": "true"}, "wait (1,2,3)"),
     ],
 )
-def test_what_nobody_has_configured_in_the_cluster_is_as_in_the_file(
+def test_what_is_not_configured_in_the_cluster_is_as_in_the_file(
     properties: dict[str, str], asks: str
 ) -> None:
     """R69."""
@@ -287,7 +287,7 @@ def test_a_recovery_that_starts_anew_still_knows_what_was_committed(quorum: Quor
 
 
 def test_a_high_watermark_of_0_is_known_and_none_is_not(quorum: Quorum) -> None:
-    """R68: nothing was ever acknowledged; or nobody can say."""
+    """R68: nothing was ever acknowledged; or no replica can say."""
     power_cut(quorum)
     for broker_id in (1, 2, 3):
         quorum.heartbeat(broker_id)
@@ -357,7 +357,7 @@ GIVEN_UP = replace(FULL, last_known_leader=2, leader_recovery_state=RECOVERING)
 @pytest.mark.parametrize(
     ("partition", "logs", "ceilings", "chosen", "loss"),
     [
-        # everybody who was complete once bounds it, also alone
+        # every replica that was complete once bounds it, also alone
         (FULL, {1: (5, 80)}, {1: 100, 2: 140}, 1, 20),
         (FULL, {1: (5, 80)}, {1: 140, 2: 100}, 1, 20),
         (FULL, {1: (5, 80)}, {2: 100}, 1, 20),
@@ -480,7 +480,7 @@ def test_answers_are_judged_one_by_one(
     assert (2 in recovery.unanswered(quorum.image, key)) is (verdict is not AnswerValidity.OK)
 
 
-def test_an_answer_with_a_later_leader_epoch_elects_nobody_and_is_told(quorum: Quorum) -> None:
+def test_an_answer_with_a_later_leader_epoch_elects_no_replica_and_is_told(quorum: Quorum) -> None:
     """R62: only a deposed controller can be behind a broker; it asks no more and goes on leading nothing."""
     asked = questions_after_power_cut(quorum)
     for broker_id in (1, 3):
@@ -496,7 +496,7 @@ def test_an_answer_with_a_later_leader_epoch_elects_nobody_and_is_told(quorum: Q
 
 
 def test_a_broker_that_is_still_making_its_log_is_asked_until_it_tells(quorum: Quorum) -> None:
-    """R62: meanwhile nobody leads, whatever the others have said."""
+    """R62: meanwhile no replica leads, also when the others have answered."""
     asked = questions_after_power_cut(quorum)
     reply(quorum, asked[1], 10)
     reply(quorum, asked[3], 10)
@@ -536,7 +536,7 @@ def test_a_failed_question_is_asked_again_after_the_pause_by_a_timer(quorum: Quo
 
 
 def test_answers_to_a_former_tenure_are_dropped(quorum: Quorum) -> None:
-    """R60: a new leader asks everybody anew."""
+    """R60: a new leader asks all replicas anew."""
     power_cut(quorum)
     for broker_id in (1, 2, 3):
         quorum.heartbeat(broker_id)
@@ -552,8 +552,8 @@ def test_answers_to_a_former_tenure_are_dropped(quorum: Quorum) -> None:
 # --- what operators see -----------------------------------------------------------------------------------
 
 
-def test_a_topic_with_its_own_key_waits_for_nobody(quorum: Quorum) -> None:
-    """F38, R69: with the manager off, and nobody left to trust, the key of the topic decides."""
+def test_a_topic_with_its_own_key_waits_for_no_replica(quorum: Quorum) -> None:
+    """F38, R69: with the manager off, and no replica left to trust, the key of the topic decides."""
     power_cut(quorum)
     quorum.request(AlterConfig(CLUSTER_RESOURCE, "unclean.recovery.manager.enabled", "false"))
     topic_id = quorum.topic("t").topic_id
@@ -572,7 +572,7 @@ def test_a_topic_with_its_own_key_waits_for_nobody(quorum: Quorum) -> None:
         ({"unclean.recovery.manager.enabled": "false"}, 0, 0),
     ],
 )
-def test_partitions_that_recover_and_those_that_wait_for_somebody_are_counted(
+def test_partitions_that_recover_and_those_that_wait_for_an_operator_are_counted(
     quorum: Quorum, switches: dict[str, str], recovering: int, by_hand: int
 ) -> None:
     power_cut(quorum)

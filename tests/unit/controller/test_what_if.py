@@ -45,7 +45,7 @@ def test_a_fenced_elr_member_is_waited_for() -> None:
     assert ask(partition(), frozenset()) == NextLeader(None, None, (3,))
 
 
-def test_nobody_is_next_when_only_the_leader_is_complete() -> None:
+def test_no_replica_is_next_when_only_the_leader_is_complete() -> None:
     assert ask(led(1, (1,), min_isr=1)) == NextLeader(None, None, ())
 
 
@@ -59,7 +59,7 @@ def test_without_elr_the_last_member_of_the_isr_is_waited_for() -> None:
 def test_unclean_elections_take_any_active_replica_unless_logs_are_compared(
     logs: bool, expected: int | None
 ) -> None:
-    """D8.8: with the recovery manager on nobody is elected by chance."""
+    """D8.8: with the recovery manager on no replica is elected by chance."""
     assert ask(led(1, (1,), min_isr=1), unclean=True, logs=logs).leader == expected
 
 
@@ -96,7 +96,7 @@ def sound_rows(draw: st.DrawFn) -> tuple[DescribedPartition, frozenset[int]]:
 def test_the_formulas_of_headroom_are_what_the_rules_of_the_controller_lead_to(
     drawn: tuple[DescribedPartition, frozenset[int]], chance: Random
 ) -> None:
-    """`online` brokers may stop in any order and somebody leads, `writes` ISR members and min ISR is kept."""
+    """`online` brokers may stop in any order and one leads, `writes` ISR members and min ISR is kept."""
     row, unfenced = drawn
     numbers = headroom(row.isr, row.eligible_leader_replicas or (), row.min_isr, unfenced.__contains__)
     context = context_of(row, unfenced.__contains__)

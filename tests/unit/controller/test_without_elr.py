@@ -57,7 +57,7 @@ def test_the_next_controllers_end_as_well_when_the_strategy_is_aggressive() -> N
 
 
 @pytest.mark.parametrize("kind", [ElectionType.DESIGNATED, ElectionType.UNCLEAN])
-def test_election_on_request_that_elects_nobody_is_no_success(kind: ElectionType) -> None:
+def test_election_on_request_that_elects_no_leader_is_no_success(kind: ElectionType) -> None:
     quorum = play(COMPLETE_BUT_NOT_ENDED).quorum
     answer = quorum.request(ElectLeader(kind, "t", 0, 3 if kind is ElectionType.DESIGNATED else None))
     after = quorum.partition("t")

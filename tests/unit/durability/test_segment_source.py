@@ -77,7 +77,7 @@ def test_an_empty_segment_says_where_the_log_ends(tmp_path: Path) -> None:
     )
 
 
-def test_a_head_that_nobody_deleted_is_damage(tmp_path: Path) -> None:
+def test_a_head_that_was_not_deleted_on_purpose_is_damage(tmp_path: Path) -> None:
     """The leader epochs know where the log begins: they are stored before anything is deleted on purpose."""
     assert damage(tmp_path, (5, SECOND), (10, THIRD), epochs="0\n1\n1 0\n") == [(0, True)]
 

@@ -41,7 +41,7 @@ def run_demo(folder: Path) -> Result:
 
 
 @pytest.mark.parametrize("there_are", ["ps -a", "volume ls"])
-def test_what_somebody_has_in_the_project_of_the_demo_is_left_alone(
+def test_what_an_operator_has_in_the_project_of_the_demo_is_left_alone(
     notes: Path, there_are: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The demo ends with `down -v`."""

@@ -176,7 +176,7 @@ async def test_the_strictest_loss_leaves_what_the_disk_in_memory_calls_durable(
 
 
 @pytest.mark.parametrize("number", range(16))
-async def test_what_was_synced_survives_whatever_the_fate(number: int, tmp_path: Path) -> None:
+async def test_what_was_synced_survives_under_every_fate(number: int, tmp_path: Path) -> None:
     chance = random.Random(f"fates {number}")
     twins = Twins(tmp_path / "node", chance)
     await twins.start()

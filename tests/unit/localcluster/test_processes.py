@@ -112,7 +112,7 @@ def test_a_property_with_a_bad_value_is_refused_and_leaves_nothing_behind(tmp_pa
     assert not folder.exists()
 
 
-def test_a_property_that_nobody_knows_is_told_with_a_hint(tmp_path: Path) -> None:
+def test_a_property_that_is_not_known_is_told_with_a_hint(tmp_path: Path) -> None:
     made = LocalCluster.create(tmp_path, 1, 1, properties={"log.segmnt.bytes": "4096"})
     for role in ("broker", "controller"):
         (warning,) = made.warnings[role]

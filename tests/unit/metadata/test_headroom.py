@@ -17,7 +17,7 @@ from holdfast.metadata.headroom import Headroom, headroom
         ),
         pytest.param((1,), (2,), 2, (3,), Headroom(-1, 1, 1), id="an unfenced ELR member could lead"),
         pytest.param((), (3,), 2, (1, 2, 3), Headroom(-2, -1, 0), id="the picture of a waiting partition"),
-        pytest.param((), (), 2, (), Headroom(-2, -1, -1), id="nobody surely has everything"),
+        pytest.param((), (), 2, (), Headroom(-2, -1, -1), id="no replica surely has everything"),
         pytest.param((1, 2, 3), (), 1, (), Headroom(2, 2, 0), id="min ISR 1 promises one copy"),
     ],
 )

@@ -1,4 +1,4 @@
-"""The indexes of the image say what the partitions say, whatever the records were (B3)."""
+"""The indexes of the image say what the partitions say, after any records (B3)."""
 
 from pathlib import Path
 

@@ -38,14 +38,14 @@ def change(**fields: object) -> PartitionChangeRecord:
 
 
 def test_every_record_moves_the_partition_epoch_and_a_leader_decision_the_leader_epoch() -> None:
-    """R2: also a decision for nobody, or for the same leader."""
+    """R2: also a decision for no leader, or for the same leader."""
     shrunk = SOUND.merge(change(isr=(1, 2)))
     assert (shrunk.isr, shrunk.leader_epoch, shrunk.partition_epoch) == ((1, 2), 4, 10)
     again = shrunk.merge(change(leader=1))
     assert (again.leader, again.leader_epoch, again.partition_epoch) == (1, 5, 11)
-    nobody = again.merge(change(leader=-1, isr=(), elr=(1, 2), last_known_leader=1))
-    assert (nobody.leader, nobody.leader_epoch, nobody.last_known_leader) == (None, 6, 1)
-    assert nobody.merge(change(last_known_leader=-1)).last_known_leader is None
+    leaderless = again.merge(change(leader=-1, isr=(), elr=(1, 2), last_known_leader=1))
+    assert (leaderless.leader, leaderless.leader_epoch, leaderless.last_known_leader) == (None, 6, 1)
+    assert leaderless.merge(change(last_known_leader=-1)).last_known_leader is None
 
 
 def test_an_empty_list_of_original_replicas_ends_the_reassignment() -> None:

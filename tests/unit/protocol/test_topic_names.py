@@ -1,4 +1,4 @@
-"""What topics may be called, whoever asks."""
+"""What topics may be called, for all clients alike."""
 
 import pytest
 

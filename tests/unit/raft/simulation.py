@@ -197,7 +197,7 @@ class World:
         machine.outstanding.clear()
         machine.proposals.clear()
         self._tell(f"{id} crashes, log ends at {disk.end_offset}, {disk.state}")
-        # Connections to it break: whoever waits for an answer hears it.
+        # Connections to it break: a node that waits for an answer hears it.
         for other in self.machines.values():
             for request_id, peer_id in list(other.outstanding.items()):
                 if peer_id == id:
@@ -401,14 +401,14 @@ class World:
                 event = Answered(send.request_id, response)  # type: ignore[arg-type]
                 self.later(self._delay_ms(), lambda: self._outcome(machine, life, send.request_id, event))
 
-        def nobody(response: object) -> None:
+        def ignore(response: object) -> None:
             """The answer to a copy that came over another connection."""
 
         if self._is_cut(id, send.voter_id) or self.chance(0.02):
             return
         self.later(self._delay_ms(), lambda: self._arrive(machine, life, send, answer))
         if self.chance(0.03):
-            self.later(self.random.randint(1, 600), lambda: self._arrive(machine, life, send, nobody))
+            self.later(self.random.randint(1, 600), lambda: self._arrive(machine, life, send, ignore))
 
     def _arrive(self, sender: Machine, life: int, send: Send, answer: Callable[[object], None]) -> None:
         receiver = self.machines[send.voter_id]

@@ -65,7 +65,7 @@ async def test_a_metadata_record_without_a_value_is_told_with_its_offset() -> No
 
 
 async def test_owner_that_breaks_in_a_later_turn_ends_the_node() -> None:
-    """Nobody would hear of it there otherwise."""
+    """The node would not hear of it there otherwise."""
     failures: list[Exception] = []
     seen: list[int] = []
 

@@ -87,7 +87,7 @@ async def test_appends_of_one_turn_share_one_flush_and_one_answer(cluster: Clust
 
 
 async def test_killed_leader_is_replaced_at_once_and_nothing_is_lost(cluster: Cluster) -> None:
-    """D9: reset and then refused is evidence; nobody waits for the fetch timeout of 2 s."""
+    """D9: reset and then refused is evidence; no voter waits for the fetch timeout of 2 s."""
     leader = await cluster.boot()
     append(leader, b"a")
     await cluster.clock.advance(50)

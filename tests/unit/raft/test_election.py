@@ -72,7 +72,7 @@ def test_back_off_after_a_lost_election_doubles_up_to_the_setting() -> None:
 
 
 def test_voters_that_learn_together_do_not_run_together() -> None:
-    """D9, K6: by rank, whatever the random part says."""
+    """D9, K6: by rank, also against the random part."""
     configs = [replace(CONFIG, node_id=id) for id in (1, 2, 3)]
     for seed in range(50):
         first, second, third = (

@@ -42,7 +42,7 @@ def test_leader_must_see_fetches_of_a_majority() -> None:
     assert leader.check_quorum_deadline_ms(3_000) == 6_000
 
 
-def test_sole_voter_needs_nobody() -> None:
+def test_sole_voter_needs_no_other() -> None:
     assert make_leader(()).check_quorum_deadline_ms(3_000) is None
 
 
@@ -82,7 +82,7 @@ def test_observers_have_a_limit_and_the_most_silent_makes_room() -> None:
     assert 101 not in leader.observers
 
 
-def test_whoever_loses_its_seat_is_answered() -> None:
+def test_an_observer_that_loses_its_seat_is_answered() -> None:
     """Its fetch would never be answered, and keep its place on the connection for ever."""
     leader = make_leader()
     fetches = [ParkedFetch(number, 10, 100, deadline_ms=500) for number in range(OBSERVERS_MAX)]

@@ -174,7 +174,7 @@ def test_a_cut_below_the_high_watermark_is_refused() -> None:
     assert node.snapshot().role == "Follower"
 
 
-def test_nobody_runs_for_office_while_its_log_is_being_cut() -> None:
+def test_no_voter_runs_for_office_while_its_log_is_being_cut() -> None:
     """An append of a new leader must not meet a file that is being cut."""
     node, (fetch,) = make_node()
     effects = node.handle(Answered(fetch.request_id, fetch_response(1, 4, diverging=(4, 1))), 1)
@@ -244,7 +244,7 @@ def test_only_a_leader_appends() -> None:
 
 
 def test_leader_that_steps_down_answers_what_it_had_parked() -> None:
-    """Nobody waits for an answer that will not come."""
+    """No peer waits for an answer that will not come."""
     node = RaftNode(make_config(2, (1, 2, 3)), LowRandom(), QuorumState(4), LogShape([], 0))
     node.handle(Start(), 0)
     effects = node.handle(Tick(), 100)

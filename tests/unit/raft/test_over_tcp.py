@@ -60,7 +60,7 @@ async def test_real_files_and_sockets_carry_a_quorum(tmp_path: Path) -> None:
     for id, runtime in runtimes.items():
         folder = str(tmp_path / str(id))
         logs[id] = await Log.open(runtime, f"{folder}/log", LogConfig(retention_ms=None), clean=False)
-        # Whoever leads once leads to the end of the test.
+        # The node that leads first leads to the end of the test.
         config = RaftConfig(id, "test", addresses, folder, is_voter=id in VOTERS, fetch_timeout_ms=60_000)
         drivers[id] = RaftDriver(runtime, config, logs[id], owners[id])
     for driver in drivers.values():

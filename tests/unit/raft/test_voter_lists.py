@@ -24,7 +24,7 @@ class Misconfigured(Machine):
 
 
 @pytest.mark.parametrize("boots_first", [1, 2])
-async def test_a_controller_that_names_itself_only_commits_for_nobody_else(boots_first: int) -> None:
+async def test_a_controller_that_names_itself_only_commits_for_no_other(boots_first: int) -> None:
     """Left from a trial with one controller: it leads a quorum of its own at once."""
     cluster = Cluster(3, observer_count=1)
     lonely = Misconfigured(cluster, 1, is_voter=True, log_config=LOG)

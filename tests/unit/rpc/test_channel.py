@@ -334,7 +334,7 @@ def test_the_highest_common_version_is_taken(
     assert common_versions(response) == ({} if common is None else {ApiKey.FETCH: common})
 
 
-async def test_connecting_where_nobody_listens_is_refused() -> None:
+async def test_connecting_where_no_process_listens_is_refused() -> None:
     runtime, _ = memory_runtime()
     with pytest.raises(ConnectionRefused):
         await Channel(runtime, "127.0.0.1", 1, "test").connect(1_000)
@@ -354,7 +354,7 @@ async def test_a_peer_that_accepts_and_says_nothing_is_a_connect_timeout() -> No
 
 
 async def test_a_peer_that_hangs_up_right_behind_its_versions_leaves_no_channel() -> None:
-    """The answer is there, and the loss is heard of before whoever waits for the answer goes on."""
+    """The answer is there, and the loss is heard of before the caller that waits for it goes on."""
     town = Town()
     await town.open()
     channel = Channel(town.runtime, "localhost", town.port, "test")
@@ -384,7 +384,7 @@ async def test_a_peer_that_hangs_up_while_versions_are_agreed_was_asked_nothing(
 
 
 async def test_only_what_fails_before_the_request_is_sent_was_surely_not_done() -> None:
-    """A host name that nobody knows, a peer that hangs up at once: the request never left."""
+    """A host name that is not known, a peer that hangs up at once: the request never left."""
     town = Town(is_mute=True)
     await town.open()
     outcome = start_calls(Pool(town.runtime, "test"), town, 1)

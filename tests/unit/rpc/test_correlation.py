@@ -1,4 +1,4 @@
-"""Answers are matched by identity, deadlines are kept, late answers belong to nobody (N-4)."""
+"""Answers are matched by identity, deadlines are kept, late answers are dropped (N-4)."""
 
 import pytest
 from hypothesis import given

@@ -32,7 +32,7 @@ def test_a_parked_request_spends_its_time_with_others() -> None:
     }
 
 
-def test_a_request_that_its_handler_answers_waits_for_nobody() -> None:
+def test_a_request_that_its_handler_answers_waits_for_no_other() -> None:
     stats = RequestStats()
     stats.answered(ErrorCode.NONE, 0, 1 * MS, 0, 5 * MS)
     assert phases(stats)["local"] == (1, 4.0)

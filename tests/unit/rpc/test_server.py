@@ -1,4 +1,4 @@
-"""D3 seen from the serving side: order, pipelining, back pressure, limits, and nobody else disturbed."""
+"""D3 seen from the serving side: order, pipelining, back pressure, limits, and no other client disturbed."""
 
 import dataclasses
 import struct
@@ -43,7 +43,7 @@ def request_frame(producer_id: int, correlation_id: int = 7) -> bytes:
 
 
 class RawPeer:
-    """A peer that sends whatever bytes it likes. A `ConnectionHandler`."""
+    """A peer that sends any bytes. A `ConnectionHandler`."""
 
     def __init__(self) -> None:
         self.connection: Connection | None = None
@@ -287,7 +287,7 @@ async def test_a_flood_of_small_requests_leaves_others_their_turn() -> None:
     assert len(flood.frames) == 2_000
 
 
-async def test_attachments_arrive_whole_whatever_buffers_they_were_made_of() -> None:
+async def test_attachments_arrive_whole_from_buffers_of_any_kind() -> None:
     node = Node()
     channel = await node.channel()
     call = channel.call_soon(FETCH, 1_000)
@@ -359,7 +359,7 @@ async def test_a_message_of_the_wrong_type_gets_a_clear_error_then_the_connectio
         b"".join(map(bytes, encode_frame([22, 0]))),
     ],
 )
-async def test_bytes_that_are_no_request_close_the_connection_and_disturb_nobody(data: bytes) -> None:
+async def test_bytes_that_are_no_request_close_the_connection_and_disturb_no_client(data: bytes) -> None:
     node = Node()
     peer, other = await node.raw_peer(), await node.channel()
     await peer.send(request_frame(1) + data)
@@ -490,7 +490,7 @@ async def test_hanging_up_ends_the_connection_once_whenever_it_is_decided(
     assert second.connection is not None
     second.connection.abort()
     await settle()
-    node.parked[2].hang_up("nobody is there")
+    node.parked[2].hang_up("no node is there")
     assert [record.args[2] for record in caplog.records if isinstance(record.args, tuple)] == ["refused"]
     assert (node.server.connection_count, node.server.in_flight_count) == (0, 0)
 

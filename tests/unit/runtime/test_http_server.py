@@ -1,4 +1,4 @@
-"""Strangers at the door: whatever they say, or do not say, the others are served and nothing stays behind."""
+"""Unknown clients may send anything, or nothing: the others are served and nothing stays behind."""
 
 import asyncio
 import contextlib
@@ -16,7 +16,7 @@ from holdfast.runtime.stats import HttpReply, MetricFamily, Steps
 
 ASK = b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"
 ASK_FOREVER = ASK.replace(b"/livez", b"/v1/forever")
-#: nobody is shown out for being slow, but where a test waits for just that
+#: no client is shown out for being slow, but where a test waits for just that
 LIMITS = HttpLimits(connection_max=3, idle_max_s=60.0, answer_max_s=60.0)
 
 
@@ -139,7 +139,7 @@ async def test_a_request_that_never_ends_is_given_up(visit: Visit) -> None:
     assert await visitor.hear() == b""
 
 
-async def test_a_crowd_of_silent_connections_locks_nobody_out(visit: Visit) -> None:
+async def test_a_crowd_of_silent_connections_locks_no_client_out(visit: Visit) -> None:
     """The one that has been silent for longest makes room, not the one that was answered last."""
     crowd = [await visit() for _ in range(LIMITS.connection_max)]
     await crowd[0].say(ASK)
@@ -181,10 +181,10 @@ async def test_an_answer_that_takes_too_long_ends_with_its_connection(visit: Vis
     await visitor.say(ASK_FOREVER)
     assert await visitor.hear() == b""
     await (await visit()).say(b"bye")  # a turn of the event loop
-    assert node.questions == 0, "nobody works for a visitor who has gone"
+    assert node.questions == 0, "the node works for no visitor who has gone"
 
 
-async def test_a_body_that_nobody_wants_is_not_read(visit: Visit) -> None:
+async def test_a_body_that_is_not_wanted_is_not_read(visit: Visit) -> None:
     visitor = await visit()
     await visitor.say(b"POST /metrics HTTP/1.1\r\nHost: x\r\nContent-Length: 100000000\r\n\r\n" + b"x" * 1000)
     answer = await visitor.hear()

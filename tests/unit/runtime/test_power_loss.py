@@ -83,7 +83,7 @@ async def test_a_flush_covers_only_what_was_there_when_it_started_a21(disk: Trac
 async def test_a_truncation_waits_for_the_flush_under_way_and_a_flush_for_the_truncation(
     disk: TrackedDisk, data: str
 ) -> None:
-    """Else nobody knew which bytes the flush has made durable."""
+    """Else it is unknown which bytes the flush has made durable."""
     file = await disk.open(f"{data}/log", create=True)
     file.append([b"x" * 100])
     with hanging("fdatasync") as fsync:

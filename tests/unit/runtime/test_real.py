@@ -79,7 +79,7 @@ def test_exception_in_a_callback_on_the_loop_is_a_failure_too(failures_logged: l
     assert run(main) == 1
 
 
-async def test_trouble_of_a_socket_on_the_loop_stops_nobody() -> None:
+async def test_trouble_of_a_socket_on_the_loop_stops_no_other() -> None:
     tasks = HeldTasks()
     tasks.adopt_callbacks()
     loop = asyncio.get_running_loop()
@@ -170,7 +170,7 @@ async def test_failed_flush_poisons_the_file_for_all_who_wait_a20(tmp_path: Path
 async def test_opens_and_renames_do_not_wait_behind_folders_whose_sync_hangs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A sick disk holds up nobody on another one."""
+    """A sick disk does not hold up another one."""
     released = threading.Event()
     monkeypatch.setattr(os, "fsync", lambda descriptor: released.wait(30))
     disk = RealDisk()

@@ -192,7 +192,7 @@ async def test_digest_differs_by_length_epochs_start_and_topic() -> None:
 
 
 async def test_the_registration_that_metadata_holds_is_read_back() -> None:
-    """Also behind one that nobody has found there yet."""
+    """Also behind one that was not found there yet."""
     disk = await disk_with_dirs()
     assert await clean_shutdown.read_registration(disk, DIRS[0]) == clean_shutdown.NEVER_REGISTERED
     await clean_shutdown.note_registration(disk, DIRS[0], 3)

@@ -33,7 +33,7 @@ def test_it_answers_like_a_log_that_is_read_from_the_start(commands: list[tuple[
             epoch += number
             cache.assign(epoch, end)
         elif command == "go on" and end - 1 in epochs:
-            # As a follower: more of the newest epoch with data, whoever led without writing since.
+            # As a follower: more of the newest epoch with data, also after leaders that wrote nothing.
             cache.assign(epochs[end - 1], end)
             epochs.update(dict.fromkeys(range(end, end + count), epochs[end - 1]))
             end += count

@@ -114,7 +114,7 @@ def has_all(log: Log, whole: bytes) -> bool:
 
 def knows_itself(log: Log) -> bool:
     """Its epochs are those of its batches; its producers are, too, and those of what retention has deleted. A
-    log that begins anew knows nobody, and has no epoch in which the next batch could fall behind."""
+    log that begins anew knows no producer, and has no epoch in which the next batch could fall behind."""
     headers = [header for header, _ in iter_batches(read_all(log))]
     epochs = [(header.leader_epoch, header.base_offset) for header in headers]
     is_new = log.last_epoch < 0 and log.log_start_offset > 0

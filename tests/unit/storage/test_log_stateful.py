@@ -1,4 +1,4 @@
-"""A log against a plain list: whatever happens, what was flushed survives and what is there is a prefix."""
+"""A log against a plain list: what was flushed always survives and what is there is a prefix."""
 
 import asyncio
 from dataclasses import replace

@@ -65,7 +65,7 @@ async def test_work_behind_a_roll_waits_its_turn() -> None:
     assert trace.serial.is_idle
 
 
-async def test_an_error_reaches_its_submitter_and_nobody_else() -> None:
+async def test_an_error_reaches_its_submitter_and_no_other() -> None:
     trace = Trace()
 
     async def broken() -> None:
