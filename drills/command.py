@@ -108,7 +108,7 @@ def command(name: str | None, is_list: bool, output: str, **given: Any) -> None:
             report.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
         except OSError as error:
             click.echo(f"error: --report {report}: {error.strerror}", err=True)
-    if keep is None and result is DrillResult.PASSED:
+    if keep is None and result is DrillResult.EXPECTED:
         shutil.rmtree(folder, ignore_errors=True)
     else:
         click.echo(f"kept: {folder}", err=True)
@@ -229,15 +229,15 @@ def _lines(runs: Sequence[Run], drill: Drill, given: dict[str, Any]) -> list[str
 def _as_json(runs: Sequence[Run], result: DrillResult, failure: str) -> dict[str, Any]:
     """`result` is the result of all runs; `failure` says why there is no verdict."""
     errors: list[dict[str, Any]] = [{"code": result.name, "message": failure}] if failure else []
-    if result is not DrillResult.PASSED:  # else what did not pass is forgiven
+    if result is not DrillResult.EXPECTED:  # else what did not pass is forgiven
         errors += [
             {"code": run.result.name, "seed": run.settings.seed, "message": run.reason or run.result.value}
             for run in runs
-            if run.result is not DrillResult.PASSED
+            if run.result is not DrillResult.EXPECTED
         ]
     return {
         "schema": "holdfast.drill/1",
-        "ok": result is DrillResult.PASSED,
+        "ok": result is DrillResult.EXPECTED,
         "data": {"totals": totals(runs), "runs": [run_row(run) for run in runs]},
         "errors": errors,
     }
