@@ -5,7 +5,7 @@ from importlib.util import find_spec
 from typing import Literal
 
 #: {extra of pyproject.toml: modules that it brings}
-EXTRAS = {"spark": ("pyspark", "pyarrow", "numpy"), "bench": ("psutil",)}
+EXTRAS = {"spark": ("pyspark", "py4j", "pyarrow", "numpy"), "bench": ("psutil",)}
 
 
 def require(extra: Literal["spark", "bench"]) -> None:
