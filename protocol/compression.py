@@ -95,6 +95,7 @@ def _unpack_stream(
             return room
         if size >= limit_bytes:
             raise _too_large(codec, limit_bytes)
+        del room
         size = min(limit_bytes, _ROOM_GROWTH * size)
 
 
