@@ -609,6 +609,8 @@ class ServerConnection:
             self._shares.note_backlog(self.account, backlog_bytes)
 
     def _forget_waiting(self) -> None:
+        # Also what has arrived of a request: the garbage collector finds this connection only much later.
+        self._decoder = FrameDecoder()
         waiting, self._waiting = self._waiting, deque()
         self._waiting_bytes = 0
         for _, _, charge in waiting:
