@@ -7,7 +7,7 @@ runs until it is cancelled and counts what it sent and how often it was shown th
 import asyncio
 import contextlib
 import struct
-from collections.abc import Callable, Coroutine
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,10 +44,7 @@ class Counts:
     cut: int = 0
 
 
-Client = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Coroutine[Any, Any, None]]
-
-
-class Attack:
+class Attack(ABC):
     """One kind, with so many connections."""
 
     def __init__(self, target: Target, connections: int) -> None:
@@ -80,9 +77,9 @@ class Attack:
     #: bytes that asyncio reads ahead
     read_limit = 64 << 10
 
+    @abstractmethod
     async def client(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """What one connection does, until it is cut off."""
-        raise NotImplementedError
 
     async def _send(self, writer: asyncio.StreamWriter, data: bytes) -> None:
         writer.write(data)
