@@ -316,7 +316,7 @@ async def run(config: BrokerConfig, runtime: Runtime, signals: machine.StopSigna
     if config.http_listener is not None:
         from holdfast.runtime.http.telemetry import AdminServer
 
-        admin = AdminServer(*config.http_listener, node)
+        admin = AdminServer(*config.http_listener, node, host_names=config.host_names)
         try:
             await admin.start()
         except NetworkError as error:

@@ -66,6 +66,12 @@ class BrokerConfig:
     #: every key of the file with its value: the defaults of topics
     static: Mapping[str, Any]
 
+    @property
+    def host_names(self) -> tuple[str, ...]:
+        """Under which this node and the controllers are known."""
+        endpoints = (*self.listeners, *self.advertised_listeners)
+        return (*(endpoint.host for endpoint in endpoints), *(host for host, _ in self.voters.values()))
+
     @classmethod
     def from_properties(
         cls, properties: Mapping[str, str], environment: Mapping[str, str] | None = None

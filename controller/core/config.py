@@ -68,6 +68,11 @@ class ControllerConfig:
     #: values of the file by key: the defaults of topics
     static: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def host_names(self) -> tuple[str, ...]:
+        """Under which the controllers are known."""
+        return (self.listener.host, *(host for host, _ in self.voters.values()))
+
     @classmethod
     def from_properties(
         cls, properties: Mapping[str, str], environment: Mapping[str, str]
