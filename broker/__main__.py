@@ -38,6 +38,7 @@ from holdfast.raft.core.config import RaftConfig
 from holdfast.raft.core.quorum import BadQuorumState
 from holdfast.raft.driver import RaftDriver
 from holdfast.rpc.server import Server, ServerLimits
+from holdfast.rpc.shares import NodeShares
 from holdfast.runtime.api import DiskError, NetworkError, Runtime, Task
 from holdfast.runtime.real import machine
 from holdfast.runtime.stats import BoardWatch, MetricFamily, Steps, merged
@@ -96,6 +97,8 @@ class BrokerNode:
         self._metadata_log: Log
         self._raft: RaftDriver
         self._listeners: list[Server] = []
+        #: what all listeners share
+        self._shares: NodeShares
         #: {listener name: bound port}
         self.ports: dict[str, int] = {}
         #: set when the core ends the node
@@ -154,9 +157,23 @@ class BrokerNode:
         limits = ServerLimits(
             frame_max_bytes=self.config.frame_max_bytes, listeners=len(self.config.listeners)
         )
+        config = self.config
+        self._shares = NodeShares(
+            self._runtime.clock,
+            config.request_memory_bytes,
+            config.connection_max,
+            config.connection_max_per_ip,
+        )
         told: list[ListenerEndpoint] = []
         for listener, advertised in zip(self.config.listeners, self.config.advertised_listeners, strict=True):
-            server = Server(self._runtime, self.config.node_id, listener.name, self.server.handlers(), limits)
+            server = Server(
+                self._runtime,
+                self.config.node_id,
+                listener.name,
+                self.server.handlers(),
+                limits,
+                self._shares,
+            )
             port = await server.start(listener.host, listener.port)
             self._listeners.append(server)
             self.ports[listener.name] = port
@@ -279,7 +296,7 @@ class BrokerNode:
         found += self.log_manager.stats()
         for listener in self._listeners:
             found += listener.stats()
-        return merged(found + self._raft.stats())
+        return merged(found + self._raft.stats() + self._shares.stats())
 
 
 async def run(config: BrokerConfig, runtime: Runtime, signals: machine.StopSignals) -> int:
@@ -299,7 +316,7 @@ async def run(config: BrokerConfig, runtime: Runtime, signals: machine.StopSigna
     if config.http_listener is not None:
         from holdfast.runtime.http.telemetry import AdminServer
 
-        admin = AdminServer(*config.http_listener, node)
+        admin = AdminServer(*config.http_listener, node, host_names=config.host_names)
         try:
             await admin.start()
         except NetworkError as error:
