@@ -42,7 +42,7 @@ from holdfast.broker.log_manager import LogManager, ManagedLog
 from holdfast.metadata.ids import PartitionId
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.record_batch import CorruptBatch
-from holdfast.runtime.api import DiskError, Runtime
+from holdfast.runtime.api import DiskError, OutOfResources, Runtime
 from holdfast.storage.core.files import folder_name
 from holdfast.storage.core.producer_state import Duplicate, Rejected
 from holdfast.storage.log import InvalidAppend, Log
@@ -310,6 +310,8 @@ def _append_one(log: Log, item: BatchToAppend) -> AppendResult:
         )
     try:
         appended = log.append_as_leader(item.batch, item.leader_epoch, header=item.header)
+    except OutOfResources as error:
+        return _refused(item, ErrorCode.KAFKA_STORAGE_ERROR, f"the broker has run out: {error}; retry")
     except DiskError:
         return _refused(item, ErrorCode.KAFKA_STORAGE_ERROR, _FAILED)
     return AppendResult(

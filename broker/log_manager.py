@@ -22,7 +22,7 @@ from holdfast.broker.housekeeping import Housekeeping, Interval
 from holdfast.broker.log_loading import LogLoader
 from holdfast.metadata.ids import PartitionId
 from holdfast.protocol.topic_names import TopicPartition
-from holdfast.runtime.api import DiskError, Runtime
+from holdfast.runtime.api import DiskError, OutOfResources, Runtime
 from holdfast.runtime.stats import MetricFamily
 from holdfast.runtime.tasks import fail_node
 from holdfast.storage import clean_shutdown, meta_properties
@@ -523,6 +523,9 @@ class LogManager:
     def _dir_failed(self, log_dir: LogDir, error: DiskError) -> None:
         """Take a dir offline, once; the node ends with the last one (A-20)."""
         if not log_dir.is_online:
+            return
+        if isinstance(error, OutOfResources):  # the one who asked is refused, the dir is sound
+            _log.warning("log dir %s: %s", log_dir.path, error)
             return
         log_dir.failure = error
         keys = sorted(key for key, _ in self._logs_in(log_dir))

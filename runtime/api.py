@@ -41,6 +41,11 @@ class DiskError(Exception):
         self.reason = reason
 
 
+class OutOfResources(DiskError):
+    """No file handle or no memory was left for an operation, which has changed nothing. The disk is sound and
+    the file may be used again: refuse the one who asked, with an error that says to retry."""
+
+
 class FileMissing(DiskError):
     """`Disk.open(create=False)`, `rename`, `unlink` or `listdir` met a name that does not exist."""
 
@@ -148,8 +153,12 @@ class Network(Protocol):
 class File(Protocol):
     """An open file. `append` and `read_at` are page-cache calls and run on the event loop; `flush` does not.
 
-    After any DiskError from `append`, `flush` or `truncate` the content of the file is unknown and the
-    caller must not go on with it (fail-stop, verification A-20).
+    After any DiskError from `append`, `flush` or `truncate`, but OutOfResources, the content of the file is
+    unknown and the caller must not go on with it (fail-stop, verification A-20). Only `append` and `read_at`
+    raise OutOfResources; the coroutines of files and disks wait until there is what they need.
+
+    Handles of the operating system are few, so a file has one only while it is in use or was lately; it is
+    found again by its name. Rename, replace and remove files that are closed.
     """
 
     @property

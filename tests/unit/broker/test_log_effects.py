@@ -1,6 +1,7 @@
 """What the core orders for a log happens in that order, also with other work under way on it (D2, A-21)."""
 
 import asyncio
+import errno
 from collections.abc import AsyncIterator
 
 import pytest
@@ -90,6 +91,20 @@ async def test_an_append_to_an_idle_log_is_done_at_once(place: Place) -> None:
     place.append(2)
     (result,) = place.results()
     assert (result.base_offset, result.end_offset, place.log.log_end_offset) == (0, 2, 2)
+
+
+async def test_an_append_without_a_file_handle_is_refused_and_the_log_goes_on(place: Place) -> None:
+    """Running out of something is no failed dir."""
+    place.world.disk.fail("append", ".log", errno.EMFILE)
+    place.append(2)
+    place.append(2)
+    refused, taken = place.results()
+    assert refused.error_code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert refused.error_message is not None
+    assert "run out" in refused.error_message
+    assert (taken.base_offset, taken.end_offset) == (0, 2)
+    assert place.log.failure is None
+    assert place.manager.is_whole
 
 
 async def test_an_append_behind_a_cut_comes_after_it(place: Place) -> None:

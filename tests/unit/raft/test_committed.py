@@ -1,8 +1,11 @@
+import asyncio
+import errno
 from collections.abc import Sequence
 
 import pytest
 
 from holdfast.protocol.record_batch import CorruptBatch, Record, encode_batch
+from holdfast.raft import committed
 from holdfast.raft.committed import CHUNK_BYTES, CommittedEntry, CommittedReader
 from holdfast.runtime.memory.machine import memory_runtime, settle
 from holdfast.scenario.raft import batches
@@ -53,6 +56,27 @@ async def test_a_batch_is_handed_over_once_all_of_it_is_committed() -> None:
     reader.advance(3)
     await settle()
     assert calls == [([0, 1, 2], 3)]
+    assert failures == []
+
+
+async def test_records_that_cannot_be_read_for_lack_of_handles_are_handed_over_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(committed, "_SHORTAGE_PAUSE_S", 0)
+    runtime, world = memory_runtime()
+    log = await Log.open(runtime, "/m/log", LogConfig(retention_ms=None), clean=False)
+    log.append_as_follower(batches(0, "1:3"))
+    offsets: list[int] = []
+    failures: list[Exception] = []
+    reader = CommittedReader(
+        log, lambda entries, _: offsets.extend(entry.offset for entry in entries), failures.append
+    )
+    world.disk.fail("read", ".log", errno.EMFILE, times=2)
+    reader.advance(3)
+    assert offsets == []
+    while not offsets:
+        await asyncio.sleep(0)
+    assert offsets == [0, 1, 2]
     assert failures == []
 
 
