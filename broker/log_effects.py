@@ -49,6 +49,9 @@ from holdfast.storage.log import InvalidAppend, Log
 from holdfast.storage.log_dir import LogDir
 from holdfast.storage.meta_properties import LogDirRefused
 
+#: Logs that are opened or created at the same time.
+OPENERS = 16
+
 #: One piece of work on one log.
 Step = Callable[[], Coroutine[Any, Any, None]]
 
@@ -81,6 +84,9 @@ class LogEffects:
         self._waiting: dict[PartitionId, deque[Step]] = {}
         #: logs with a flush under way; True when another one was requested meanwhile
         self._flushing: dict[PartitionId, bool] = {}
+        #: logs to be opened, and how many tasks do that
+        self._to_open: deque[OpenLog] = deque()
+        self._openers = 0
         #: log dirs whose ceilings are being stored, and the rows for the next write
         self._ceilings: dict[LogDir, list[CeilingRow]] = {}
 
@@ -241,9 +247,17 @@ class LogEffects:
         del self._flushing[key]
 
     def open(self, effect: OpenLog) -> None:
-        """Open or create a log."""
-        name = f"open {effect.topic_name}-{effect.key.partition_index}"
-        self._runtime.tasks.start(name, self._open(effect))
+        """Open or create a log. A few at a time, so that a topic of ten thousand partitions does not keep
+        heartbeats from their turn, and its first logs are ready soon."""
+        self._to_open.append(effect)
+        if self._openers < OPENERS:
+            self._openers += 1
+            self._runtime.tasks.start(f"open logs {self._openers}", self._open_waiting())
+
+    async def _open_waiting(self) -> None:
+        while self._to_open:
+            await self._open(self._to_open.popleft())
+        self._openers -= 1
 
     async def _open(self, effect: OpenLog) -> None:
         key = effect.key

@@ -397,10 +397,13 @@ class LogManager:
         self._busy_folders[name] = asyncio.Event()
 
     def _least_loaded_dir(self) -> LogDir:
-        counts = {log_dir.path: self._creating[log_dir.path] for log_dir in self._online_dirs()}
+        online = self._online_dirs()
+        if len(online) == 1:  # the usual case need not count ten thousand logs for each new one
+            return online[0]
+        counts = {log_dir.path: self._creating[log_dir.path] for log_dir in online}
         for managed in self._managed.values():
             counts[managed.log_dir.path] += 1
-        return min(self._online_dirs(), key=lambda log_dir: counts[log_dir.path])
+        return min(online, key=lambda log_dir: counts[log_dir.path])
 
     # --- housekeeping ----------------------------------------------------------------------------------
 

@@ -70,10 +70,17 @@ class CommandChild:
 class CommandLauncher:
     """A fresh Python for each process. They outlive this one."""
 
+    def __init__(self, open_files_max: int | None = None) -> None:
+        """`open_files_max`: files and connections that each process may have open; None: as many as this
+        one."""
+        self._before: tuple[str, ...] = ()
+        if open_files_max is not None:
+            self._before = ("sh", "-c", 'ulimit -n "$0" && exec "$@"', str(open_files_max))
+
     def launch(self, words: Sequence[str], log_file: Path) -> Child:
         with log_file.open("ab") as log:
             process = subprocess.Popen(
-                [sys.executable, "-m", COMMAND, *words],
+                [*self._before, sys.executable, "-m", COMMAND, *words],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

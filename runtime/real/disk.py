@@ -303,9 +303,10 @@ class RealDisk:
         return len(self._handles.lru)
 
     async def open(self, path: str, *, create: bool) -> RealFile:
-        self._handles.make_room()
-        file = await self._call("open", path, lambda: self._open(path, create))
-        self._handles.lru.opened(file, is_clean=True)
+        async with self._handles.opening:
+            self._handles.make_room()
+            file = await self._call("open", path, lambda: self._open(path, create))
+            self._handles.lru.opened(file, is_clean=True)
         return file
 
     async def rename(self, source: str, target: str) -> None:

@@ -18,9 +18,11 @@ from holdfast.runtime.core.handle_lru import HandleLru
 
 #: Handles closed at once when the system gives no more.
 _CLOSED_AT_ONCE = 16
-#: Wait before a coroutine tries again, in seconds, and how many waits are between two lines in the log.
+#: Files opened at the same time: more than the threads that do it, since the event loop may be late.
+_OPENING_MAX = 128
+#: Wait before a coroutine tries again, and least time between two lines in the log about that, in seconds.
 _PAUSE_S = 0.05
-_PAUSES_PER_LINE = 200
+_LINE_S = 10.0
 
 T = TypeVar("T")
 
@@ -37,10 +39,13 @@ class Holder(Protocol):
 class Handles:
     """The handles of one disk; at most `limit` (None: any number) apart from those that are pinned."""
 
-    __slots__ = ("lru",)
+    __slots__ = ("_next_line_s", "lru", "opening")
 
     def __init__(self, limit: int | None) -> None:
         self.lru: HandleLru[Holder] = HandleLru(limit)
+        self._next_line_s = 0.0
+        #: held while a thread opens a file, whose handle is not counted yet
+        self.opening = asyncio.Semaphore(_OPENING_MAX if limit is None else min(limit, _OPENING_MAX))
 
     def make_room(self, coming: int = 1) -> None:
         """Close handles until `coming` more may be opened."""
@@ -61,7 +66,6 @@ class Handles:
 
     async def waited_out(self, attempt: Callable[[], Awaitable[T]]) -> T:
         """The result of an attempt that did not meet OutOfResources; tries until there is one."""
-        pauses = 0
         while True:
             try:
                 return await attempt()
@@ -69,7 +73,8 @@ class Handles:
                 if self.lru.may_pin and self.close_some():
                     await asyncio.sleep(0)
                     continue
-                if pauses % _PAUSES_PER_LINE == 0:
+                now_s = asyncio.get_running_loop().time()
+                if now_s >= self._next_line_s:
+                    self._next_line_s = now_s + _LINE_S
                     _log.warning("waits for file handles or memory: %s", error)
-                pauses += 1
                 await asyncio.sleep(_PAUSE_S)
