@@ -130,7 +130,7 @@ class RaftDriver:
             self._fail,
         )
         self._peers = Peers(runtime, config, self._post)
-        self._reader = CommittedReader(log, self._deliver, self._fail)
+        self._reader = CommittedReader(log, self._deliver, self._fail, runtime.clock)
         self._metrics = RaftMetrics()
         #: requests that wait for a Reply, by token
         self._exchanges: dict[int, Exchange] = {}

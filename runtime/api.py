@@ -8,7 +8,7 @@ other. All implementations pass the same contract tests (`tests/contract`).
 
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
@@ -196,6 +196,13 @@ class File(Protocol):
 NAME_BYTES_MAX = 255
 
 
+class Space(NamedTuple):
+    """Of the device that a folder is on; `free_bytes` is what this process may still use."""
+
+    free_bytes: int
+    total_bytes: int
+
+
 class Disk(Protocol):
     """Paths are plain strings with `/`. Names become durable by `sync_folder` only."""
 
@@ -222,6 +229,9 @@ class Disk(Protocol):
 
     async def exists(self, path: str) -> bool:
         """True for a file or a folder. Raises: DiskError."""
+
+    async def space(self, path: str) -> Space:
+        """How full the device of a folder is. Raises: DiskError."""
 
     async def lock_folder(self, path: str) -> None:
         """Take the folder for this process until it ends (`.lock` in it). Raises: DiskError when taken."""

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from holdfast.runtime.api import NAME_BYTES_MAX, Buffer, DiskError, FileMissing, OutOfResources
+from holdfast.runtime.api import NAME_BYTES_MAX, Buffer, DiskError, FileMissing, OutOfResources, Space
 from holdfast.runtime.core.shortage import is_shortage
 from holdfast.runtime.real.group_commit import GroupCommit
 
@@ -187,6 +187,8 @@ class MemoryDisk:
         self._held_flushes: list[Callable[[], None]] | None = None
         #: fsyncs that succeeded; several flushes may share one
         self.flush_count = 0
+        #: what `space` says; the files do not count
+        self.free_space = Space(1 << 40, 1 << 40)
 
     # --- what a test does to it -------------------------------------------------------------------------
 
@@ -204,8 +206,8 @@ class MemoryDisk:
 
     def fail(self, operation: str, path_end: str, errno: int = errno_module.EIO, times: int = 1) -> None:
         """Let the next `times` calls of `operation` (append, read, flush, truncate, open, rename, unlink,
-        make_folder, remove_folder, sync_folder, listdir, exists) on paths that end in `path_end` fail. Lack
-        of handles or memory is met by as many tries."""
+        make_folder, remove_folder, sync_folder, listdir, exists, space) on paths that end in `path_end` fail.
+        Lack of handles or memory is met by as many tries."""
         self._faults.append(_Fault(operation, path_end, errno, times))
 
     def hold_flushes(self) -> None:
@@ -303,6 +305,11 @@ class MemoryDisk:
     async def exists(self, path: str) -> bool:
         await self._begin("exists", path)
         return self._find(path) is not None
+
+    async def space(self, path: str) -> Space:
+        await self._begin("space", path)
+        self._folder("space", path)
+        return self.free_space
 
     async def lock_folder(self, path: str) -> None:
         await self._begin("lock_folder", path)

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple, NoReturn, TypeVar, TypeVarTuple
 
-from holdfast.runtime.api import Buffer, DiskError, FileMissing, OutOfResources
+from holdfast.runtime.api import Buffer, DiskError, FileMissing, OutOfResources, Space
 from holdfast.runtime.core.shortage import is_shortage
 from holdfast.runtime.real.group_commit import GroupCommit
 from holdfast.runtime.real.handles import Handles
@@ -330,6 +330,9 @@ class RealDisk:
     async def exists(self, path: str) -> bool:
         return await self._call("exists", path, lambda: _exists(path))
 
+    async def space(self, path: str) -> Space:
+        return await self._call("space", path, lambda: _space(path))
+
     async def lock_folder(self, path: str) -> None:
         self._locks.append(await self._call("lock_folder", path, lambda: _lock_folder(path)))
 
@@ -382,6 +385,11 @@ def _exists(path: str) -> bool:
             raise
         return False
     return True
+
+
+def _space(path: str) -> Space:
+    status = os.statvfs(path)
+    return Space(status.f_bavail * status.f_frsize, status.f_blocks * status.f_frsize)
 
 
 def sync_folder(path: str) -> None:

@@ -13,7 +13,7 @@ import posixpath
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from holdfast.runtime.api import NAME_BYTES_MAX, Buffer, DiskError, FileMissing, OutOfResources
+from holdfast.runtime.api import NAME_BYTES_MAX, Buffer, DiskError, FileMissing, OutOfResources, Space
 from holdfast.runtime.core.shortage import is_shortage
 from holdfast.runtime.real.group_commit import GroupCommit
 from holdfast.sim.machine.choices import Stream, one_in
@@ -458,6 +458,12 @@ class ProcessDisk:
     async def exists(self, path: str) -> bool:
         await self._begin("exists", path)
         return self.sim_disk.find(path) is not None
+
+    async def space(self, path: str) -> Space:
+        """Always room: what a full disk does to a log dir is a fault of its own."""
+        self.check_alive("space", path)
+        self.sim_disk.folder("space", path)
+        return Space(1 << 40, 1 << 40)
 
     async def lock_folder(self, path: str) -> None:
         await self._begin("lock_folder", path)

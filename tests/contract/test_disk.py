@@ -282,6 +282,14 @@ async def test_sync_folder_needs_the_folder(world: World) -> None:
         await world.runtime.disk.sync_folder(posixpath.join(world.folder, "absent"))
 
 
+async def test_free_space_is_part_of_the_device(world: World) -> None:
+    space = await world.runtime.disk.space(world.folder)
+    assert 0 <= space.free_bytes <= space.total_bytes
+    assert space.total_bytes > 0
+    with pytest.raises(FileMissing):
+        await world.runtime.disk.space(posixpath.join(world.folder, "absent"))
+
+
 async def test_a_folder_is_locked_once(world: World) -> None:
     disk = world.runtime.disk
     await disk.lock_folder(world.folder)
