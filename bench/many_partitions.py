@@ -77,8 +77,8 @@ class _Steps:
     def run(self) -> None:
         """All steps in order."""
         local, victim = self._local, self._local.brokers[0]
-        self._step("created, every replica in sync", self._create)
-        self._step("a record in each partition", self._write)
+        self._step("created, in the metadata", self._create)
+        self._step("logs there, a record in each", self._write)
         self._step("another one", self._write)
 
         def kill() -> None:
