@@ -87,6 +87,7 @@ class BrokerNode:
                 checkpoint_interval_ms=static["log.flush.offset.checkpoint.interval.ms"],
                 high_watermark_checkpoint_interval_ms=static["replica.high.watermark.checkpoint.interval.ms"],
                 retention_check_interval_ms=static["log.retention.check.interval.ms"],
+                min_free_bytes=static["holdfast.log.dirs.min.free.bytes"],
             ),
             config.cluster_id,
             config.node_id,

@@ -42,12 +42,15 @@ from holdfast.broker.log_manager import LogManager, ManagedLog
 from holdfast.metadata.ids import PartitionId
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.record_batch import CorruptBatch
-from holdfast.runtime.api import DiskError, Runtime
+from holdfast.runtime.api import DiskError, OutOfResources, Runtime
 from holdfast.storage.core.files import folder_name
 from holdfast.storage.core.producer_state import Duplicate, Rejected
-from holdfast.storage.log import InvalidAppend, Log
+from holdfast.storage.log import InvalidAppend
 from holdfast.storage.log_dir import LogDir
 from holdfast.storage.meta_properties import LogDirRefused
+
+#: Logs that are opened or created at the same time.
+OPENERS = 16
 
 #: One piece of work on one log.
 Step = Callable[[], Coroutine[Any, Any, None]]
@@ -81,6 +84,9 @@ class LogEffects:
         self._waiting: dict[PartitionId, deque[Step]] = {}
         #: logs with a flush under way; True when another one was requested meanwhile
         self._flushing: dict[PartitionId, bool] = {}
+        #: logs to be opened, and how many tasks do that
+        self._to_open: deque[OpenLog] = deque()
+        self._openers = 0
         #: log dirs whose ceilings are being stored, and the rows for the next write
         self._ceilings: dict[LogDir, list[CeilingRow]] = {}
 
@@ -95,7 +101,7 @@ class LogEffects:
             if managed is None:
                 results.append(_refused(item, ErrorCode.KAFKA_STORAGE_ERROR, _GONE))
             elif self.is_settled(item.key, managed) and not managed.log.needs_roll(len(item.batch)):
-                results.append(_append_one(managed.log, item))
+                results.append(_append_one(managed, item))
             else:
                 self._in_order(item.key, managed, partial(self._append_later, effect.context, managed, item))
         if results:
@@ -106,7 +112,7 @@ class LogEffects:
         if not await self._has_room(item.key, managed, len(item.batch)):
             result = _refused(item, ErrorCode.KAFKA_STORAGE_ERROR, _GONE)
         elif self._leads(item.key, item.leader_epoch):
-            result = _append_one(managed.log, item)
+            result = _append_one(managed, item)
         else:  # A-15: issued in time, but another leader may write this log meanwhile
             result = _refused(item, ErrorCode.NOT_LEADER_OR_FOLLOWER, _DEPOSED)
         self._post(Appended(context, (result,)))
@@ -119,7 +125,7 @@ class LogEffects:
             if managed is None:
                 results.append((item.key, _GONE, 0, False))
             elif self.is_settled(item.key, managed) and not managed.log.needs_roll(len(item.records)):
-                results.append(_append_fetched_one(managed.log, item))
+                results.append(_append_fetched_one(managed, item))
             else:
                 self._in_order(item.key, managed, partial(self._append_fetched_later, managed, item))
         if results:
@@ -128,7 +134,7 @@ class LogEffects:
     async def _append_fetched_later(self, managed: ManagedLog, item: FetchedRecords) -> None:
         result: FetchedResult = (item.key, _GONE, 0, False)
         if await self._has_room(item.key, managed, len(item.records)):
-            result = _append_fetched_one(managed.log, item)
+            result = _append_fetched_one(managed, item)
         self._post(FetchedAppended((result,)))
 
     async def _has_room(self, key: PartitionId, managed: ManagedLog, size_bytes: int) -> bool:
@@ -242,9 +248,17 @@ class LogEffects:
         del self._flushing[key]
 
     def open(self, effect: OpenLog) -> None:
-        """Open or create a log."""
-        name = f"open {effect.topic_name}-{effect.key.partition_index}"
-        self._runtime.tasks.start(name, self._open(effect))
+        """Open or create a log. A few at a time, so that a topic of ten thousand partitions does not keep
+        heartbeats from their turn, and its first logs are ready soon."""
+        self._to_open.append(effect)
+        if self._openers < OPENERS:
+            self._openers += 1
+            self._runtime.tasks.start(f"open logs {self._openers}", self._open_waiting())
+
+    async def _open_waiting(self) -> None:
+        while self._to_open:
+            await self._open(self._to_open.popleft())
+        self._openers -= 1
 
     async def _open(self, effect: OpenLog) -> None:
         key = effect.key
@@ -293,8 +307,10 @@ class LogEffects:
         del self._waiting[key]
 
 
-def _append_one(log: Log, item: BatchToAppend) -> AppendResult:
-    """Append one batch unless the producer state knows it or refuses it (R91, R92)."""
+def _append_one(managed: ManagedLog, item: BatchToAppend) -> AppendResult:
+    """Append one batch unless the producer state knows it or refuses it (R91, R92), or the disk is nearly
+    full."""
+    log, space = managed.log, managed.log_dir.space
     verdict = log.producer_state.check(item.header)
     if isinstance(verdict, Rejected):
         return _refused(item, verdict.error_code, verdict.text)
@@ -309,10 +325,15 @@ def _append_one(log: Log, item: BatchToAppend) -> AppendResult:
             is_duplicate=True,
             batch_epoch=-1 if epoch is None else epoch,
         )
+    if not space.has_room(len(item.batch)):
+        return _refused(item, ErrorCode.KAFKA_STORAGE_ERROR, space.why_not(managed.log_dir.path))
     try:
         appended = log.append_as_leader(item.batch, item.leader_epoch, header=item.header)
+    except OutOfResources as error:
+        return _refused(item, ErrorCode.KAFKA_STORAGE_ERROR, f"the broker has run out: {error}; retry")
     except DiskError:
         return _refused(item, ErrorCode.KAFKA_STORAGE_ERROR, _FAILED)
+    space.took(appended.size_bytes)
     return AppendResult(
         item.key,
         item.leader_epoch,
@@ -328,9 +349,13 @@ def _refused(item: BatchToAppend, code: ErrorCode, text: str) -> AppendResult:
     return AppendResult(item.key, item.leader_epoch, -1, -1, len(item.batch), code, text)
 
 
-def _append_fetched_one(log: Log, item: FetchedRecords) -> FetchedResult:
+def _append_fetched_one(managed: ManagedLog, item: FetchedRecords) -> FetchedResult:
+    space = managed.log_dir.space
+    if not space.has_room_for_copy(len(item.records)):
+        return item.key, space.why_not(managed.log_dir.path), 0, False
     try:
-        appended = log.append_as_follower(item.records, leader_epoch=item.leader_epoch)
+        appended = managed.log.append_as_follower(item.records, leader_epoch=item.leader_epoch)
     except (CorruptBatch, InvalidAppend, DiskError) as error:
         return item.key, str(error), 0, False
+    space.took(len(item.records))
     return item.key, None, len(item.records), appended is not None and appended.must_flush

@@ -22,7 +22,7 @@ from holdfast.broker.housekeeping import Housekeeping, Interval
 from holdfast.broker.log_loading import LogLoader
 from holdfast.metadata.ids import PartitionId
 from holdfast.protocol.topic_names import TopicPartition
-from holdfast.runtime.api import DiskError, Runtime
+from holdfast.runtime.api import DiskError, OutOfResources, Runtime
 from holdfast.runtime.stats import MetricFamily
 from holdfast.runtime.tasks import fail_node
 from holdfast.storage import clean_shutdown, meta_properties
@@ -38,6 +38,8 @@ Work: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
 
 #: Logs that are closed, or flushed by time, at the same time.
 CONCURRENCY = 8
+#: How often the devices are asked for their free space, in ms; what is appended meanwhile is counted.
+_SPACE_MS = 1000
 #: Sleep of the interval flush, in ms, while no log has `flush.ms`.
 _IDLE_MS = 1000
 #: Errors of a lock that another process holds: an operator's mistake, not a failed disk.
@@ -57,6 +59,8 @@ class LogManagerConfig:
     checkpoint_interval_ms: int = 60_000
     high_watermark_checkpoint_interval_ms: int = 5_000
     retention_check_interval_ms: int = 300_000
+    #: records are refused while a log dir's device has less; 0: never
+    min_free_bytes: int = 0
 
 
 @dataclass(slots=True)
@@ -129,7 +133,9 @@ class LogManager:
                 raise LogDirRefused(
                     f"{path}: another log dir has the same directory.id; remove the copy from log.dirs"
                 )
+            log_dir.space.min_free_bytes = self._config.min_free_bytes
             self._dirs.append(log_dir)
+        await self.measure_space()
         self._check_some_online()
 
     async def take_clean_shutdown(self) -> int:
@@ -218,6 +224,7 @@ class LogManager:
                 self.checkpoint_high_watermarks,
             ),
             ("retention", config.retention_check_interval_ms, self.delete_old_segments),
+            ("free space", _SPACE_MS, self.measure_space),
         ):
             self._housekeeping.repeat(name, interval_ms, work)
         self._housekeeping.start("interval flush", self._flush_by_time())
@@ -278,9 +285,9 @@ class LogManager:
                 for managed in self._managed.values()
             ),
             (
-                *(LogDirState(path, False, 0, 0) for path in self._absent),
+                *(LogDirState(path, False, 0, 0, None) for path in self._absent),
                 *(
-                    LogDirState(d.path, d.is_online, counts[d.path], self._remaining.get(d.path, 0))
+                    LogDirState(d.path, d.is_online, counts[d.path], self._remaining.get(d.path, 0), d.space)
                     for d in self._dirs
                 ),
             ),
@@ -397,10 +404,13 @@ class LogManager:
         self._busy_folders[name] = asyncio.Event()
 
     def _least_loaded_dir(self) -> LogDir:
-        counts = {log_dir.path: self._creating[log_dir.path] for log_dir in self._online_dirs()}
+        online = self._online_dirs()
+        if len(online) == 1:  # the usual case need not count ten thousand logs for each new one
+            return online[0]
+        counts = {log_dir.path: self._creating[log_dir.path] for log_dir in online}
         for managed in self._managed.values():
             counts[managed.log_dir.path] += 1
-        return min(self._online_dirs(), key=lambda log_dir: counts[log_dir.path])
+        return min(online, key=lambda log_dir: counts[log_dir.path])
 
     # --- housekeeping ----------------------------------------------------------------------------------
 
@@ -411,6 +421,20 @@ class LogManager:
                 await log_dir.store_log_offsets(partial(self._log_offsets, log_dir))
             except DiskError as error:
                 self._dir_failed(log_dir, error)
+
+    async def measure_space(self) -> None:
+        """Ask how full the device of each dir is."""
+        for log_dir in self._online_dirs():
+            try:
+                space = await self._disk.space(log_dir.path)
+            except DiskError as error:
+                self._dir_failed(log_dir, error)
+                continue
+            if log_dir.space.measured(*space):
+                if log_dir.space.is_low:
+                    _log.error("%s", log_dir.space.why_not(log_dir.path))
+                else:
+                    _log.info("log dir %s takes records again, %d bytes left", log_dir.path, space.free_bytes)
 
     def _logs_in(self, log_dir: LogDir) -> list[tuple[PartitionId, ManagedLog]]:
         return [(key, managed) for key, managed in self._managed.items() if managed.log_dir is log_dir]
@@ -523,6 +547,9 @@ class LogManager:
     def _dir_failed(self, log_dir: LogDir, error: DiskError) -> None:
         """Take a dir offline, once; the node ends with the last one (A-20)."""
         if not log_dir.is_online:
+            return
+        if isinstance(error, OutOfResources):  # the one who asked is refused, the dir is sound
+            _log.warning("log dir %s: %s", log_dir.path, error)
             return
         log_dir.failure = error
         keys = sorted(key for key, _ in self._logs_in(log_dir))

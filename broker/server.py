@@ -24,6 +24,7 @@ from holdfast.broker.core.events import (
     EndWithoutAnswer,
     Event,
     Flush,
+    ForgetTopic,
     MetadataCommitted,
     OpenLog,
     QueueEmpty,
@@ -141,6 +142,7 @@ class BrokerServer:
             StoreBrokerEpoch: self._store_broker_epoch,
             OpenLog: self._logs.open,
             DeleteLog: self._logs.delete,
+            ForgetTopic: self._forget_topic,
             LogLine: self._note,
             Stop: self._stop,
         }
@@ -399,6 +401,10 @@ class BrokerServer:
                 )
             )
         exchange.respond(ListOffsetsResponse(0, None, tuple(rows)))
+
+    def _forget_topic(self, effect: ForgetTopic) -> None:
+        for totals in (self.bytes_out, self.replication_bytes_out):
+            totals.pop(effect.name, None)
 
     def _store_broker_epoch(self, effect: StoreBrokerEpoch) -> None:
         work = self._log_manager.note_registration(effect.broker_epoch, effect.incarnation_id)

@@ -70,11 +70,18 @@ class CommandChild:
 class CommandLauncher:
     """A fresh Python for each process. They outlive this one."""
 
+    def __init__(self, open_files_max: int | None = None) -> None:
+        """`open_files_max`: files and connections that each process may have open; None: as many as this
+        one."""
+        self._before: tuple[str, ...] = ()
+        if open_files_max is not None:
+            self._before = ("sh", "-c", 'ulimit -n "$0" && exec "$@"', str(open_files_max))
+
     def launch(self, words: Sequence[str], log_file: Path) -> Child:
         with log_file.open("ab") as log:
             # -P: files of the working folder, such as an http.py, are not a node's code.
             process = subprocess.Popen(
-                [sys.executable, "-P", "-m", COMMAND, *words],
+                [*self._before, sys.executable, "-P", "-m", COMMAND, *words],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

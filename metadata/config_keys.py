@@ -216,6 +216,12 @@ BROKER_KEYS: tuple[ConfigKey, ...] = (
         "of a loss in a quiet partition (R68).",
         1,
     ),
+    _long(
+        "holdfast.log.dirs.min.free.bytes",
+        64 << 20,
+        "Records are refused while the device of their log dir has less left, copies of a leader's records "
+        "below half of it; 0: never, until the disk is full and the log dir fails.",
+    ),
     _int("request.timeout.ms", 30_000, "A request to another node without answer is given up.", 1),
     _int(
         "message.max.bytes", 1_048_588, "Largest record batch; it must fit a frame.", 61, ATTACHMENT_MAX_BYTES

@@ -9,10 +9,13 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from holdfast.protocol.record_batch import CorruptBatch, decode_records, iter_batches
+from holdfast.runtime.api import Clock, OutOfResources
 from holdfast.storage.log import Log
 
 #: Most bytes of log that are read and delivered at once.
 CHUNK_BYTES = 1 << 20
+#: Wait before a read that found no file handle or memory is tried again.
+_SHORTAGE_PAUSE_MS = 50
 
 
 class CommittedEntry(NamedTuple):
@@ -31,8 +34,10 @@ class CommittedReader:
         log: Log,
         deliver: Callable[[Sequence[CommittedEntry], int], None],
         failed: Callable[[Exception], None],
+        clock: Clock,
     ) -> None:
         self._log = log
+        self._clock = clock
         self._deliver = deliver
         self._failed = failed
         #: exclusive; records below may be delivered
@@ -55,7 +60,12 @@ class CommittedReader:
         end_offset = min(self._committed_offset, self._log.log_end_offset)
         if self.delivered_offset >= end_offset or self._is_stopped:
             return
-        chunk = self._log.read(self.delivered_offset, CHUNK_BYTES, end_offset)
+        try:
+            chunk = self._log.read(self.delivered_offset, CHUNK_BYTES, end_offset)
+        except OutOfResources:
+            self._is_turn_due = True
+            self._clock.call_later(_SHORTAGE_PAUSE_MS, self._turn)
+            return
         entries: list[CommittedEntry] = []
         next_offset = self.delivered_offset
         for header, batch in iter_batches(chunk):

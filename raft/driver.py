@@ -51,7 +51,7 @@ from holdfast.raft.log_writer import LogWriter
 from holdfast.raft.peers import Peers
 from holdfast.raft.state_file import StateFile
 from holdfast.rpc.server import Exchange
-from holdfast.runtime.api import DiskError, Runtime
+from holdfast.runtime.api import DiskError, OutOfResources, Runtime
 from holdfast.runtime.pump import Pump
 from holdfast.runtime.stats import LogLine, MetricFamily
 from holdfast.runtime.tasks import fail_node
@@ -130,7 +130,7 @@ class RaftDriver:
             self._fail,
         )
         self._peers = Peers(runtime, config, self._post)
-        self._reader = CommittedReader(log, self._deliver, self._fail)
+        self._reader = CommittedReader(log, self._deliver, self._fail, runtime.clock)
         self._metrics = RaftMetrics()
         #: requests that wait for a Reply, by token
         self._exchanges: dict[int, Exchange] = {}
@@ -338,6 +338,9 @@ class RaftDriver:
         if read.fetch_offset < end_offset:
             try:
                 records = memoryview(self._log.read(read.fetch_offset, read.max_bytes, end_offset))
+            except OutOfResources:
+                self._respond(Reply(reply.token, response))  # without records: the follower asks again
+                return
             except DiskError as error:
                 self._fail(error)
                 return

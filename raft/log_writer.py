@@ -11,9 +11,12 @@ from collections.abc import Callable
 from holdfast.protocol.record_batch import Record, encode_batch
 from holdfast.raft.core.control_records import LEADER_CHANGE_KEY
 from holdfast.raft.core.effects import Append, AppendFetched, Truncate
-from holdfast.runtime.api import Buffer, DiskError, Runtime, Task
+from holdfast.runtime.api import Buffer, DiskError, OutOfResources, Runtime, Task
 from holdfast.storage.log import Log
 from holdfast.storage.serial import Serial
+
+#: Wait before an append that found no file handle or memory is tried again.
+_SHORTAGE_PAUSE_MS = 50
 
 
 class LogWriter:
@@ -80,12 +83,31 @@ class LogWriter:
 
     def _submit(self, batch: Buffer, base_offset: int) -> None:
         def work() -> None:
-            appended = self._log.append_as_follower(batch)
-            assert appended is not None and appended.base_offset == base_offset, (
-                "the node knows the log's end"
-            )
+            try:
+                self._append(batch, base_offset)
+            except OutOfResources:
+                self._serial.put_first(lambda: self._append_later(batch, base_offset))
+            else:
+                self._after_append()
 
-        self._serial.submit(work, lambda _: self._after_append(), self._failed)
+        self._serial.submit(work, lambda _: None, self._failed)
+
+    def _append(self, batch: Buffer, base_offset: int) -> None:
+        appended = self._log.append_as_follower(batch)
+        assert appended is not None and appended.base_offset == base_offset, "the node knows the log's end"
+
+    async def _append_later(self, batch: Buffer, base_offset: int) -> None:
+        """Wait until there is what the append needs: the node counts on it."""
+        while True:
+            await self._runtime.clock.sleep(_SHORTAGE_PAUSE_MS)
+            try:
+                self._append(batch, base_offset)
+                self._after_append()
+            except OutOfResources:
+                continue
+            except Exception as error:  # noqa: BLE001 - passed on to the node
+                self._failed(error)
+            return
 
     def _after_append(self) -> None:
         if self._log.needs_roll(0):

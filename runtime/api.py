@@ -8,7 +8,7 @@ other. All implementations pass the same contract tests (`tests/contract`).
 
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
@@ -39,6 +39,11 @@ class DiskError(Exception):
         self.operation = operation
         self.errno = errno
         self.reason = reason
+
+
+class OutOfResources(DiskError):
+    """No file handle or no memory was left for an operation, which has changed nothing. The disk is sound and
+    the file may be used again: refuse the one who asked, with an error that says to retry."""
 
 
 class FileMissing(DiskError):
@@ -152,8 +157,12 @@ class Network(Protocol):
 class File(Protocol):
     """An open file. `append` and `read_at` are page-cache calls and run on the event loop; `flush` does not.
 
-    After any DiskError from `append`, `flush` or `truncate` the content of the file is unknown and the
-    caller must not go on with it (fail-stop, verification A-20).
+    After any DiskError from `append`, `flush` or `truncate`, but OutOfResources, the content of the file is
+    unknown and the caller must not go on with it (fail-stop, verification A-20). Only `append` and `read_at`
+    raise OutOfResources; the coroutines of files and disks wait until there is what they need.
+
+    Handles of the operating system are few, so a file has one only while it is in use or was lately; it is
+    found again by its name. Rename, replace and remove files that are closed.
     """
 
     @property
@@ -191,6 +200,13 @@ class File(Protocol):
 NAME_BYTES_MAX = 255
 
 
+class Space(NamedTuple):
+    """Of the device that a folder is on; `free_bytes` is what this process may still use."""
+
+    free_bytes: int
+    total_bytes: int
+
+
 class Disk(Protocol):
     """Paths are plain strings with `/`. Names become durable by `sync_folder` only."""
 
@@ -217,6 +233,9 @@ class Disk(Protocol):
 
     async def exists(self, path: str) -> bool:
         """True for a file or a folder. Raises: DiskError."""
+
+    async def space(self, path: str) -> Space:
+        """How full the device of a folder is. Raises: DiskError."""
 
     async def lock_folder(self, path: str) -> None:
         """Take the folder for this process until it ends (`.lock` in it). Raises: DiskError when taken."""

@@ -12,9 +12,10 @@ import struct
 import sys
 from array import array
 from bisect import bisect_left, bisect_right
+from contextlib import suppress
 from typing import NamedTuple
 
-from holdfast.runtime.api import Disk, File
+from holdfast.runtime.api import Disk, File, OutOfResources
 from holdfast.storage.core.files import INDEX_SUFFIX, TIME_INDEX_SUFFIX, offset_path
 
 _OFFSET_ENTRY = struct.Struct(">II")
@@ -73,6 +74,14 @@ class _EntryFile:
             self.stored_count = self.count
             self._block_number = -1
 
+    async def flush(self) -> None:
+        try:
+            self.store()
+        except OutOfResources:
+            await self.file.flush()  # which waits for a handle
+            self.store()
+        await self.file.flush()
+
     def forget_from(self, count: int) -> None:
         del self._tail[max(0, count - self.stored_count) * self._entry.size :]
         self.stored_count = min(count, self.stored_count)
@@ -123,7 +132,8 @@ class SegmentIndex:
         self._offsets.add(entry.relative_offset, entry.position)
         self._times.add(entry.max_timestamp_before, entry.relative_offset)
         if self._offsets.count - self._offsets.stored_count >= BLOCK_ENTRIES:
-            self.store()
+            with suppress(OutOfResources):  # kept in memory; the next entry tries again
+                self.store()
 
     def floor_of_offset(self, relative_offset: int) -> IndexEntry | None:
         """The last entry at or below an offset: a scan from there finds it within one index interval."""
@@ -177,9 +187,8 @@ class SegmentIndex:
 
     async def flush(self) -> None:
         """Make every entry durable."""
-        self.store()
-        await self._offsets.file.flush()
-        await self._times.file.flush()
+        await self._offsets.flush()
+        await self._times.flush()
 
     async def close(self) -> None:
         """Close both files; entries that were not stored are dropped."""

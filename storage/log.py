@@ -10,10 +10,11 @@ leads, what is committed or when to flush. Calls of `roll`, `truncate_to`, `rese
 import errno
 import logging
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import NamedTuple
 
 from holdfast.protocol.record_batch import BatchHeader, CorruptBatch, check_batch, iter_batches, stamp
-from holdfast.runtime.api import Buffer, DiskError, Runtime, Task
+from holdfast.runtime.api import Buffer, DiskError, OutOfResources, Runtime, Task
 from holdfast.storage import snapshots
 from holdfast.storage.core.config import LogConfig
 from holdfast.storage.core.flush_policy import FlushPolicy
@@ -412,7 +413,8 @@ class Log:
         if not full.size:
             return
         segment = await self._new_segment(self._log_end_offset)
-        full.index.store()
+        with suppress(OutOfResources):  # the flush stores it, too
+            full.index.store()
         self._flusher.rolled(full)
         self._segments.add(segment)
         self._background = [task for task in self._background if not task.is_done]

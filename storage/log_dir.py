@@ -20,6 +20,7 @@ from holdfast.storage.core.files import (
     META_PROPERTIES,
     RECOVERY_POINT_CHECKPOINT,
 )
+from holdfast.storage.core.free_space import FreeSpace
 from holdfast.storage.folders import make_durably
 
 #: `{(topic, partition_index): offset}`
@@ -42,6 +43,7 @@ class LogDir:
         "log_starts",
         "path",
         "recovery_points",
+        "space",
         "vouched",
     )
 
@@ -52,6 +54,7 @@ class LogDir:
         # calls of `sync_names`, and how many of them are done
         self._wanted = self._synced = 0
         self.path = path
+        self.space = FreeSpace()
         self.directory_id = directory_id
         #: why the dir is offline; None while it is online
         self.failure: DiskError | None = None

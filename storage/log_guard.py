@@ -9,7 +9,7 @@ import logging
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 
-from holdfast.runtime.api import DiskError
+from holdfast.runtime.api import DiskError, OutOfResources
 
 #: errno ECANCELED, for a change of files that was cancelled half-way.
 _ECANCELED = 125
@@ -51,8 +51,8 @@ class LogGuard:
         assert self.changing is None, f"{self.folder}: append while {self.changing} is under way"
 
     def fail(self, error: DiskError) -> None:
-        """Record the first error and report it."""
-        if self.failure is None:
+        """Record the first error and report it; but not that something ran out, which has broken nothing."""
+        if self.failure is None and not isinstance(error, OutOfResources):
             self.failure = error
             _log.error("%s: no more appends in this process: %s", self.folder, error)
             if self._on_failure is not None:
@@ -76,6 +76,9 @@ class LogGuard:
         self._no_change.clear()
         try:
             yield
+        except OutOfResources as error:  # of an append or a read: the other calls of a change wait
+            self.fail(DiskError(error.path, error.operation, error.errno, f"{name} half-way: {error.reason}"))
+            raise
         except DiskError as error:
             self.fail(error)
             raise

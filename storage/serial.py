@@ -68,6 +68,14 @@ class Serial:
             self._tasks.start(self._name, self._drain())
         return result
 
+    def put_first(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Run a coroutine that never raises before all that waits: the rest of synchronous work that is
+        running now."""
+        self._queue.appendleft(work)
+        if not self._is_running:
+            self._is_running = True
+            self._tasks.start(self._name, self._drain())
+
     async def _drain(self) -> None:
         while self._queue:
             waits = self._queue.popleft()()

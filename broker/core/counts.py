@@ -14,3 +14,8 @@ class BrokerCounts:
     isr_shrinks: int = 0
     failed_isr_updates: int = 0
     metadata_violations: int = 0
+
+    def forget_topic(self, name: str) -> None:
+        """It was deleted: names that come and go leave nothing behind."""
+        for totals in (self.messages_in, self.bytes_in, self.replication_bytes_in):
+            totals.pop(name, None)

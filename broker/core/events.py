@@ -392,6 +392,13 @@ class DeleteLog:
 
 
 @dataclass(frozen=True, slots=True)
+class ForgetTopic:
+    """The topic was deleted: drop what was counted of it."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
 class SendFetch:
     """Send on the connection to the source; open it first when `request.session_epoch` is 0."""
 
@@ -475,6 +482,7 @@ Effect: TypeAlias = (
     | OpenLog
     | ConfigureLog
     | DeleteLog
+    | ForgetTopic
     | SendFetch
     | CloseSource
     | CallController

@@ -14,7 +14,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from holdfast.runtime.api import NAME_BYTES_MAX, Buffer, DiskError, FileMissing
+from holdfast.runtime.api import NAME_BYTES_MAX, Buffer, DiskError, FileMissing, OutOfResources, Space
+from holdfast.runtime.core.shortage import is_shortage
 from holdfast.runtime.real.group_commit import GroupCommit
 
 
@@ -112,8 +113,12 @@ class MemoryFile:
         return bytes(memoryview(self._inode.cached)[position : position + size])
 
     async def flush(self) -> None:
-        self._check_usable()
-        await self._commit.commit()
+        while True:
+            self._check_usable()
+            try:
+                return await self._commit.commit()
+            except OutOfResources:
+                continue
 
     async def drop_cache(self) -> None:
         await self.flush()
@@ -141,7 +146,7 @@ class MemoryFile:
             try:
                 self._check("flush")
             except DiskError as error:
-                if self._is_stopped:
+                if self._is_stopped or isinstance(error, OutOfResources):
                     self._inode.give_up_write_back(start)
                 run.set_exception(error)
             else:
@@ -163,6 +168,8 @@ class MemoryFile:
         assert not self._is_closed or operation == "flush", f"{self._path} is closed"
         try:
             self._disk.check_fault(operation, self._path)
+        except OutOfResources:
+            raise
         except DiskError as error:
             if operation != "read":
                 self._error = error
@@ -180,6 +187,8 @@ class MemoryDisk:
         self._held_flushes: list[Callable[[], None]] | None = None
         #: fsyncs that succeeded; several flushes may share one
         self.flush_count = 0
+        #: what `space` says; the files do not count
+        self.free_space = Space(1 << 40, 1 << 40)
 
     # --- what a test does to it -------------------------------------------------------------------------
 
@@ -197,7 +206,8 @@ class MemoryDisk:
 
     def fail(self, operation: str, path_end: str, errno: int = errno_module.EIO, times: int = 1) -> None:
         """Let the next `times` calls of `operation` (append, read, flush, truncate, open, rename, unlink,
-        make_folder, remove_folder, sync_folder, listdir, exists) on paths that end in `path_end` fail."""
+        make_folder, remove_folder, sync_folder, listdir, exists, space) on paths that end in `path_end` fail.
+        Lack of handles or memory is met by as many tries."""
         self._faults.append(_Fault(operation, path_end, errno, times))
 
     def hold_flushes(self) -> None:
@@ -296,6 +306,11 @@ class MemoryDisk:
         await self._begin("exists", path)
         return self._find(path) is not None
 
+    async def space(self, path: str) -> Space:
+        await self._begin("space", path)
+        self._folder("space", path)
+        return self.free_space
+
     async def lock_folder(self, path: str) -> None:
         await self._begin("lock_folder", path)
         folder = self._folder("lock_folder", path)
@@ -325,8 +340,13 @@ class MemoryDisk:
                 raise _error(DiskError, path, operation, fault.errno)
 
     async def _begin(self, operation: str, path: str) -> None:
-        await _turn()
-        self.check_fault(operation, path)
+        while True:
+            await _turn()
+            try:
+                self.check_fault(operation, path)
+            except OutOfResources:
+                continue
+            return
 
     def _find(self, path: str) -> Node | None:
         node: Node = self._root
@@ -394,6 +414,8 @@ def _lose_cache(node: Node) -> None:
 
 
 def _error(kind: type[DiskError], path: str, operation: str, errno: int) -> DiskError:
+    if is_shortage(operation, errno):
+        kind = OutOfResources
     return kind(path, operation, errno, os.strerror(errno))
 
 

@@ -16,18 +16,21 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from holdfast.runtime.power.unsynced import MAKE, REMOVE, RENAME, Cut, Unsynced
-from holdfast.runtime.real.disk import RealDisk, RealFile, open_file
+from holdfast.runtime.real.disk import Opened, RealDisk, RealFile, open_file
+from holdfast.runtime.real.handles import Handles
 
 
 class TrackedFile(RealFile):
     """A `RealFile` that tells the journal what is durable."""
 
+    __slots__ = ("_inode", "_journal")
+
     def __init__(
-        self, path: str, descriptor: int, size: int, flushes: ThreadPoolExecutor, journal: Unsynced
+        self, path: str, opened: Opened, handles: Handles, flushes: ThreadPoolExecutor, journal: Unsynced
     ) -> None:
-        super().__init__(path, descriptor, size, flushes)
+        super().__init__(path, opened, handles, flushes)
         self._journal = journal
-        self._inode = os.fstat(descriptor).st_ino
+        _, self._inode = opened.identity
 
     async def flush(self) -> None:
         # What a flush covers must be certain, so it never overlaps a truncation.
@@ -41,7 +44,7 @@ class TrackedFile(RealFile):
 
     def _start_flush(self) -> "asyncio.Future[None]":
         size, cuts = self._size, self._journal.cuts(self._inode)
-        return asyncio.get_running_loop().run_in_executor(self._flushes, self._flush_tracked, size, cuts)
+        return self._flush_in_thread(self._flush_tracked, size, cuts)
 
     def _flush_tracked(self, size: int, cuts: Sequence[Cut]) -> None:
         self._flush_now()
@@ -52,7 +55,7 @@ class TrackedFile(RealFile):
         super()._cut_now(size)
 
     def _let_go(self, descriptor: int) -> None:
-        is_gone = os.fstat(descriptor).st_nlink == 0
+        is_gone = descriptor >= 0 and os.fstat(descriptor).st_nlink == 0
         super()._let_go(descriptor)
         self._journal.rest(self._inode, self._size, is_gone=is_gone)
 
@@ -61,21 +64,21 @@ class TrackedDisk(RealDisk):
     """A `RealDisk` whose journal is in `folder`; no other process may use that folder while this process
     lives."""
 
-    def __init__(self, folder: str) -> None:
-        super().__init__()
+    def __init__(self, folder: str, handle_limit: int | None = None) -> None:
+        super().__init__(handle_limit)
         self._journal = Unsynced(folder)
 
     def _open(self, path: str, create: bool) -> RealFile:
         with self._journal.lock:
-            descriptor, size, is_new = _open_or_make(path, create)
-            status = os.fstat(descriptor)
+            opened, is_new = _open_or_make(path, create)
+            status = os.fstat(opened.descriptor)
             if not stat.S_ISREG(status.st_mode) or status.st_dev != self._journal.device:
-                return RealFile(path, descriptor, size, self._flushes)
+                return RealFile(path, opened, self._handles, self._flushes)
             if is_new:
                 self._journal.forget(status.st_ino)
                 self._journal.note(MAKE, _folder_of(path), os.path.basename(path), status.st_ino)
-            self._journal.watch(status.st_ino, size)
-            return TrackedFile(path, descriptor, size, self._flushes, self._journal)
+            self._journal.watch(status.st_ino, opened.size)
+            return TrackedFile(path, opened, self._handles, self._flushes, self._journal)
 
     def _rename(self, source: str, target: str) -> None:
         if not self._is_tracked(source):
@@ -143,12 +146,12 @@ class TrackedDisk(RealDisk):
         return os.lstat(path).st_dev == self._journal.device
 
 
-def _open_or_make(path: str, create: bool) -> tuple[int, int, bool]:
-    """Descriptor and size of a file, and whether it was made just now."""
+def _open_or_make(path: str, create: bool) -> tuple[Opened, bool]:
+    """The file, and whether it was made just now."""
     if create:
         with contextlib.suppress(FileExistsError):
-            return *open_file(path, os.O_CREAT | os.O_EXCL), True
-    return *open_file(path, 0), False
+            return open_file(path, os.O_CREAT | os.O_EXCL), True
+    return open_file(path, 0), False
 
 
 def _folder_of(path: str) -> int:

@@ -1,8 +1,9 @@
 """Files of this machine. Appends and reads are page-cache calls on the event loop; all else runs in threads.
 
-Owns the threads, the sharing of fsyncs (at most one in flight a file) and the mapping of OSError. A file that
-failed to append, flush or truncate refuses everything afterwards: after a failed fsync Linux marks the dirty
-pages clean, so a second try would succeed without having written them (A-20).
+Owns the threads, the sharing of fsyncs (at most one in flight a file) and the mapping of OSError. A file has
+a descriptor only while it is in use or was lately (`runtime.real.handles`), and it is the same file when it
+is opened again. A file that failed to append, flush or truncate refuses everything afterwards: after a failed
+fsync Linux marks the dirty pages clean, so a second try would succeed without having written them (A-20).
 """
 
 import asyncio
@@ -13,10 +14,12 @@ import os
 import shutil
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import NoReturn, TypeVar
+from typing import NamedTuple, NoReturn, TypeVar, TypeVarTuple
 
-from holdfast.runtime.api import Buffer, DiskError, FileMissing
+from holdfast.runtime.api import Buffer, DiskError, FileMissing, OutOfResources, Space
+from holdfast.runtime.core.shortage import is_shortage
 from holdfast.runtime.real.group_commit import GroupCommit
+from holdfast.runtime.real.handles import Handles
 
 #: fsyncs in flight over all files and folders; file systems commit many of them together
 FLUSH_THREADS = 8
@@ -25,17 +28,45 @@ NAME_THREADS = 2
 _BUFFERS_MAX = os.sysconf("SC_IOV_MAX")
 
 T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+
+class Opened(NamedTuple):
+    """A file that was opened just now, and what it is: device and inode."""
+
+    descriptor: int
+    size: int
+    identity: tuple[int, int]
 
 
 class RealFile:
     """`runtime.api.File` on a file descriptor."""
 
-    def __init__(self, path: str, descriptor: int, size: int, flushes: ThreadPoolExecutor) -> None:
+    __slots__ = (
+        "_commit",
+        "_cutting",
+        "_descriptor",
+        "_error",
+        "_flushes",
+        "_handles",
+        "_identity",
+        "_is_closed",
+        "_is_unflushed",
+        "_path",
+        "_size",
+    )
+
+    def __init__(self, path: str, opened: Opened, handles: Handles, flushes: ThreadPoolExecutor) -> None:
         self._path = path
-        self._descriptor = descriptor
-        self._size = size
+        #: -1 while it has none; `hold` pins it for a thread
+        self._descriptor = opened.descriptor
+        self._size = opened.size
+        self._identity = opened.identity
+        self._handles = handles
         self._flushes = flushes
         self._commit = GroupCommit(self._start_flush)
+        #: something was appended and no flush has started since
+        self._is_unflushed = False
         self._error: DiskError | None = None
         #: the truncation under way
         self._cutting: asyncio.Future[None] | None = None
@@ -56,12 +87,18 @@ class RealFile:
         if len(buffers) > _BUFFERS_MAX:
             buffers = [b"".join(buffers)]
         size = sum(map(len, buffers))
+        descriptor = self._ready()
+        if not self._is_unflushed:
+            self._is_unflushed = True
+            self._handles.lru.wrote(self)
         try:
-            written = os.pwritev(self._descriptor, buffers, position)
+            written = os.pwritev(descriptor, buffers, position)
             self._size = position + written
             if written != size:
                 self._write_rest(b"".join(buffers), written)
         except OSError as error:
+            if self._size == position and is_shortage("append", error.errno or 0):
+                raise _disk_error(self._path, "append", error) from error
             self._fail("append", error)
         return position
 
@@ -79,10 +116,11 @@ class RealFile:
         assert position >= 0
         assert size >= 0
         self._check_usable()
+        descriptor = self._ready()
         try:
-            data = os.pread(self._descriptor, size, position)
+            data = os.pread(descriptor, size, position)
             while len(data) < size and position + len(data) < self._size:
-                more = os.pread(self._descriptor, size - len(data), position + len(data))
+                more = os.pread(descriptor, size - len(data), position + len(data))
                 if not more:
                     break
                 data += more
@@ -91,23 +129,25 @@ class RealFile:
         return data
 
     async def flush(self) -> None:
+        await self._handles.waited_out(self._flush_once)
+
+    async def _flush_once(self) -> None:
         self._check_usable()
         await self._commit.commit()
 
     async def drop_cache(self) -> None:
         await self.flush()
         if hasattr(os, "posix_fadvise"):  # not on macOS, whose cache stays as it is
-            await asyncio.get_running_loop().run_in_executor(
-                self._flushes, os.posix_fadvise, self._descriptor, 0, 0, os.POSIX_FADV_DONTNEED
-            )
+            await self._handles.waited_out(self._hold)
+            await self._in_thread(os.posix_fadvise, self._descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
 
     async def truncate(self, size: int) -> None:
         self._check_usable()
+        await self._handles.waited_out(self._hold)
         assert 0 <= size <= self._size, f"truncate {self._path} to {size}, but it has {self._size} bytes"
         assert self._cutting is None, f"two truncations of {self._path} at once"
-        loop = asyncio.get_running_loop()
         # Not cancellable half way: the size must agree with the file also when the caller is cancelled.
-        cut = self._cutting = loop.run_in_executor(self._flushes, self._cut_now, size)
+        cut = self._cutting = self._in_thread(self._cut_now, size)
         cut.add_done_callback(lambda cut: self._truncated(size, cut))
         try:
             await asyncio.shield(cut)
@@ -146,14 +186,85 @@ class RealFile:
         # The descriptor's number may be given away again at once: threads must be done with it.
         await self._commit.idle()
         await self._cuts_ended()
+        self._handles.lru.closed(self)
         descriptor, self._descriptor = self._descriptor, -1
         self._let_go(descriptor)
 
     def _let_go(self, descriptor: int) -> None:
-        os.close(descriptor)
+        """The file is closed; -1: it had no descriptor."""
+        if descriptor >= 0:
+            os.close(descriptor)
+
+    # --- the descriptor ---------------------------------------------------------------------------------
+
+    def _ready(self) -> int:
+        """The descriptor, for use before the event loop goes on. Raises: OutOfResources, DiskError."""
+        if self._descriptor >= 0:
+            self._handles.lru.used(self)
+        else:
+            self._open_again()
+        return self._descriptor
+
+    def _open_again(self) -> None:
+        self._handles.make_room()
+        try:
+            opened = self._opened_again()
+        except OSError as error:
+            raise _disk_error(self._path, "open", error, DiskError) from error
+        if opened.identity != self._identity:
+            os.close(opened.descriptor)
+            raise DiskError(self._path, "open", errno_module.ESTALE, "another file has taken its name")
+        self._descriptor = opened.descriptor
+        self._handles.lru.opened(self, is_clean=not self._is_unflushed)
+
+    def _opened_again(self) -> Opened:
+        while True:
+            try:
+                return open_file(self._path, 0)
+            except OSError as error:
+                if not (is_shortage("open", error.errno or 0) and self._handles.close_some()):
+                    raise
+
+    def give_up_handle(self) -> None:
+        descriptor, self._descriptor = self._descriptor, -1
+        try:
+            os.close(descriptor)
+        except OSError as error:  # of a file system that writes when a file is closed
+            self._error = self._error or _disk_error(self._path, "flush", error)
+
+    async def _hold(self) -> None:
+        self._pin()
+
+    def _pin(self) -> None:
+        """Have a descriptor, and pin it for the thread that `_in_thread` starts next. Raises:
+        OutOfResources, DiskError."""
+        if not self._handles.lru.may_pin:
+            raise OutOfResources(self._path, "open", errno_module.EMFILE, "all file handles are in use")
+        self._ready()
+        self._handles.lru.pin(self)
+
+    def _in_thread(self, work: Callable[[*Ts], None], *args: *Ts) -> "asyncio.Future[None]":
+        """Run `work` in a thread with the descriptor that is pinned; it is free afterwards."""
+        run = asyncio.get_running_loop().run_in_executor(self._flushes, work, *args)
+        run.add_done_callback(self._release)
+        return run
+
+    def _release(self, run: "asyncio.Future[None]") -> None:
+        self._handles.lru.unpin(self, is_clean=not self._is_unflushed)
+        self._handles.make_room(0)
 
     def _start_flush(self) -> "asyncio.Future[None]":
-        return asyncio.get_running_loop().run_in_executor(self._flushes, self._flush_now)
+        return self._flush_in_thread(self._flush_now)
+
+    def _flush_in_thread(self, work: Callable[[*Ts], None], *args: *Ts) -> "asyncio.Future[None]":
+        try:
+            self._pin()
+        except DiskError as error:
+            refused: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            refused.set_exception(error)
+            return refused
+        self._is_unflushed = False
+        return self._in_thread(work, *args)
 
     def _flush_now(self) -> None:
         """Runs in a thread."""
@@ -177,14 +288,26 @@ class RealFile:
 class RealDisk:
     """`runtime.api.Disk`."""
 
-    def __init__(self) -> None:
+    def __init__(self, handle_limit: int | None = None) -> None:
+        """`handle_limit`: how many files may have a descriptor at a time; None: as many as the system
+        gives."""
+        self._handles = Handles(handle_limit)
         self._flushes = ThreadPoolExecutor(FLUSH_THREADS, thread_name_prefix="flush")
         self._names = ThreadPoolExecutor(NAME_THREADS, thread_name_prefix="disk")
         #: descriptors of `.lock` files: the kernel frees them when the process ends, however it ends
         self._locks: list[int] = []
 
+    @property
+    def open_handles(self) -> int:
+        """Descriptors that files have now."""
+        return len(self._handles.lru)
+
     async def open(self, path: str, *, create: bool) -> RealFile:
-        return await self._call("open", path, lambda: self._open(path, create))
+        async with self._handles.opening:
+            self._handles.make_room()
+            file = await self._call("open", path, lambda: self._open(path, create))
+            self._handles.lru.opened(file, is_clean=True)
+        return file
 
     async def rename(self, source: str, target: str) -> None:
         await self._call("rename", source, lambda: self._rename(source, target))
@@ -207,14 +330,16 @@ class RealDisk:
     async def exists(self, path: str) -> bool:
         return await self._call("exists", path, lambda: _exists(path))
 
+    async def space(self, path: str) -> Space:
+        return await self._call("space", path, lambda: _space(path))
+
     async def lock_folder(self, path: str) -> None:
         self._locks.append(await self._call("lock_folder", path, lambda: _lock_folder(path)))
 
     # What runs in threads. Raises: OSError.
 
     def _open(self, path: str, create: bool) -> RealFile:
-        descriptor, size = open_file(path, os.O_CREAT if create else 0)
-        return RealFile(path, descriptor, size, self._flushes)
+        return RealFile(path, open_file(path, os.O_CREAT if create else 0), self._handles, self._flushes)
 
     def _rename(self, source: str, target: str) -> None:
         os.rename(source, target)
@@ -235,16 +360,20 @@ class RealDisk:
     async def _call(
         self, operation: str, path: str, work: Callable[[], T], threads: ThreadPoolExecutor | None = None
     ) -> T:
-        try:
-            return await asyncio.get_running_loop().run_in_executor(threads or self._names, work)
-        except OSError as error:
-            raise _disk_error(path, operation, error) from error
+        async def attempt() -> T:
+            try:
+                return await asyncio.get_running_loop().run_in_executor(threads or self._names, work)
+            except OSError as error:
+                raise _disk_error(path, operation, error) from error
+
+        return await self._handles.waited_out(attempt)
 
 
-def open_file(path: str, flags: int) -> tuple[int, int]:
-    """Descriptor and size of a file. Raises: OSError."""
+def open_file(path: str, flags: int) -> Opened:
+    """Raises: OSError."""
     descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | flags, 0o644)
-    return descriptor, os.fstat(descriptor).st_size
+    status = os.fstat(descriptor)
+    return Opened(descriptor, status.st_size, (status.st_dev, status.st_ino))
 
 
 def _exists(path: str) -> bool:
@@ -256,6 +385,11 @@ def _exists(path: str) -> bool:
             raise
         return False
     return True
+
+
+def _space(path: str) -> Space:
+    status = os.statvfs(path)
+    return Space(status.f_bavail * status.f_frsize, status.f_blocks * status.f_frsize)
 
 
 def sync_folder(path: str) -> None:
@@ -279,6 +413,11 @@ def _lock_folder(path: str) -> int:
     return descriptor
 
 
-def _disk_error(path: str, operation: str, error: OSError) -> DiskError:
-    kind = FileMissing if error.errno == errno_module.ENOENT else DiskError
-    return kind(path, operation, error.errno or errno_module.EIO, error.strerror or str(error))
+def _disk_error(
+    path: str, operation: str, error: OSError, missing: type[DiskError] = FileMissing
+) -> DiskError:
+    number = error.errno or errno_module.EIO
+    kind = missing if number == errno_module.ENOENT else DiskError
+    if is_shortage(operation, number):
+        kind = OutOfResources
+    return kind(path, operation, number, error.strerror or str(error))

@@ -16,6 +16,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from holdfast.runtime.api import Disk, Runtime
+from holdfast.runtime.core.handle_lru import handle_limit
 from holdfast.runtime.power.power_loss import TrackedDisk
 from holdfast.runtime.real.disk import RealDisk
 from holdfast.runtime.real.network import RealNetwork
@@ -87,9 +88,10 @@ def real_runtime(unsynced: str | None = None) -> Runtime:
 
     With `unsynced`, the disk keeps a journal in that folder of what a power loss would take.
     """
-    disk: Disk = RealDisk() if unsynced is None else TrackedDisk(unsynced)
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     open_files_max = None if soft == resource.RLIM_INFINITY else soft
+    limit = None if open_files_max is None else handle_limit(open_files_max)
+    disk: Disk = RealDisk(limit) if unsynced is None else TrackedDisk(unsynced, limit)
     return Runtime(RealClock(), RealRandom(), RealNetwork(), disk, HeldTasks(), open_files_max)
 
 
@@ -115,7 +117,7 @@ def run(main: Callable[[Runtime], Coroutine[Any, Any, int]], *, unsynced: str | 
 
 
 def _allow_many_files() -> None:
-    """Raise the soft limit of open files to the hard one: each segment keeps three open, each client one."""
+    """Raise the soft limit of open files to the hard one: logs and clients share them."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

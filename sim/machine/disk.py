@@ -13,7 +13,8 @@ import posixpath
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from holdfast.runtime.api import NAME_BYTES_MAX, Buffer, DiskError, FileMissing
+from holdfast.runtime.api import NAME_BYTES_MAX, Buffer, DiskError, FileMissing, OutOfResources, Space
+from holdfast.runtime.core.shortage import is_shortage
 from holdfast.runtime.real.group_commit import GroupCommit
 from holdfast.sim.machine.choices import Stream, one_in
 from holdfast.sim.machine.loop import Process, SimLoop
@@ -353,6 +354,8 @@ class SimFile:
         self._disk.check_alive(operation, self._path)
         try:
             self._sim_disk.check_fault(operation, self._path)
+        except OutOfResources:
+            raise
         except DiskError as error:
             if operation != "read":
                 self._error = error
@@ -456,6 +459,12 @@ class ProcessDisk:
         await self._begin("exists", path)
         return self.sim_disk.find(path) is not None
 
+    async def space(self, path: str) -> Space:
+        """Always room: what a full disk does to a log dir is a fault of its own."""
+        self.check_alive("space", path)
+        self.sim_disk.folder("space", path)
+        return Space(1 << 40, 1 << 40)
+
     async def lock_folder(self, path: str) -> None:
         await self._begin("lock_folder", path)
         folder = self.sim_disk.folder("lock_folder", path)
@@ -478,10 +487,15 @@ class ProcessDisk:
         await done
 
     async def _begin(self, operation: str, path: str) -> None:
-        self.check_alive(operation, path)
-        await self.until(self.sim_disk.names_end_ns())
-        self.check_alive(operation, path)
-        self.sim_disk.check_fault(operation, path)
+        while True:
+            self.check_alive(operation, path)
+            await self.until(self.sim_disk.names_end_ns())
+            self.check_alive(operation, path)
+            try:
+                self.sim_disk.check_fault(operation, path)
+            except OutOfResources:
+                continue
+            return
 
 
 def names_of(path: str) -> list[str]:
@@ -496,5 +510,7 @@ def check_name(operation: str, path: str, name: str) -> None:
 
 
 def disk_error(kind: type[DiskError], path: str, operation: str, errno: int) -> DiskError:
-    """An error as the operating system words it."""
+    """An error as the operating system words it. A flush or truncation has its handle already."""
+    if operation not in ("flush", "truncate") and is_shortage(operation, errno):
+        kind = OutOfResources
     return kind(path, operation, errno, os.strerror(errno))

@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import os
 import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
@@ -14,6 +15,7 @@ import uvloop
 from holdfast.localcluster.power import drivers
 from holdfast.runtime.api import Runtime
 from holdfast.runtime.memory.machine import MemoryWorld, memory_runtime
+from holdfast.runtime.real.disk import RealDisk
 from holdfast.runtime.real.machine import real_runtime
 from holdfast.sim.machine.choices import Choices
 from holdfast.sim.machine.disk import SimDisk
@@ -40,12 +42,16 @@ class World(Protocol):
     async def full_file(self) -> str:
         """A file that can be opened and takes no byte."""
 
+    def lack_handles(self, operation: str, path: str, tries: int) -> None:
+        """Let the next tries of an operation on the file find no file handle."""
+
 
 class RealWorld:
     def __init__(self, folder: str, unsynced: str | None = None) -> None:
         self.runtime = real_runtime(unsynced)
         self.folder = folder
         self._sockets: list[socket.socket] = []
+        self._patch = pytest.MonkeyPatch()
 
     async def pass_time(self, duration_ms: float) -> None:
         await self.runtime.clock.sleep(duration_ms)
@@ -66,7 +72,25 @@ class RealWorld:
     async def full_file(self) -> str:
         return "/dev/full"
 
+    def lack_handles(self, operation: str, path: str, tries: int) -> None:
+        assert isinstance(self.runtime.disk, RealDisk)
+        self.runtime.disk._handles.close_some()
+        # Another try follows when handles could be closed, and there are none.
+        os_open, left = os.open, tries
+
+        def scarce(wanted: str, flags: int, mode: int = 0o777) -> int:
+            nonlocal left
+            if wanted != path:
+                return os_open(wanted, flags, mode)
+            left -= 1
+            if left == 0:
+                self._patch.undo()
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+        self._patch.setattr(os, "open", scarce)
+
     def close(self) -> None:
+        self._patch.undo()
         for opened in self._sockets:
             opened.close()
 
@@ -88,6 +112,9 @@ class InMemoryWorld:
         self.handles.disk.fail("append", "/data/full", errno.ENOSPC)
         await (await self.runtime.disk.open("/data/full", create=True)).close()
         return "/data/full"
+
+    def lack_handles(self, operation: str, path: str, tries: int) -> None:
+        self.handles.disk.fail(operation, path, errno.EMFILE, tries)
 
 
 class SimulatedWorld:
@@ -114,6 +141,9 @@ class SimulatedWorld:
         self.machine.sim_disk.fail("append", "/data/full", errno.ENOSPC)
         await (await self.runtime.disk.open("/data/full", create=True)).close()
         return "/data/full"
+
+    def lack_handles(self, operation: str, path: str, tries: int) -> None:
+        self.machine.sim_disk.fail(operation, path, errno.EMFILE, tries)
 
 
 class _PromptLoop(asyncio.SelectorEventLoop):

@@ -6,7 +6,7 @@ import posixpath
 
 import pytest
 
-from holdfast.runtime.api import NAME_BYTES_MAX, Buffer, DiskError, File, FileMissing
+from holdfast.runtime.api import NAME_BYTES_MAX, Buffer, DiskError, File, FileMissing, OutOfResources
 from tests.contract.conftest import World
 
 
@@ -171,6 +171,30 @@ async def test_file_that_failed_to_append_refuses_everything_a20(world: World) -
     await file.close()
 
 
+async def test_appends_and_reads_without_a_handle_are_refused_and_harm_nothing(
+    world: World, file: File
+) -> None:
+    file.append([b"kept"])
+    world.lack_handles("append", file.path, 1)
+    with pytest.raises(OutOfResources) as raised:
+        file.append([b"refused"])
+    assert raised.value.errno == errno.EMFILE
+    world.lack_handles("read", file.path, 1)
+    with pytest.raises(OutOfResources):
+        file.read_at(0, 4)
+    file.append([b"!"])
+    await file.flush()
+    assert file.read_at(0, 99) == b"kept!"
+
+
+async def test_an_open_waits_for_a_handle(world: World) -> None:
+    path = posixpath.join(world.folder, "late")
+    world.lack_handles("open", path, 2)
+    file = await world.runtime.disk.open(path, create=True)
+    file.append([b"x"])
+    assert file.size == 1
+
+
 async def test_rename_replaces_its_target(world: World, file: File) -> None:
     disk = world.runtime.disk
     target = posixpath.join(world.folder, "target")
@@ -256,6 +280,14 @@ async def test_sync_folder_needs_the_folder(world: World) -> None:
     await world.runtime.disk.sync_folder(world.folder)
     with pytest.raises(FileMissing):
         await world.runtime.disk.sync_folder(posixpath.join(world.folder, "absent"))
+
+
+async def test_free_space_is_part_of_the_device(world: World) -> None:
+    space = await world.runtime.disk.space(world.folder)
+    assert 0 <= space.free_bytes <= space.total_bytes
+    assert space.total_bytes > 0
+    with pytest.raises(FileMissing):
+        await world.runtime.disk.space(posixpath.join(world.folder, "absent"))
 
 
 async def test_a_folder_is_locked_once(world: World) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.localcluster.launch import shared_launcher
+from holdfast.localcluster.launch import CommandLauncher, shared_launcher
 from holdfast.localcluster.processes import LocalCluster
 
 #: Sessions end soon, so that tests of silent brokers do not take long.
@@ -26,13 +26,13 @@ def make_cluster(tmp_path: Path) -> Iterator[Callable[..., LocalCluster]]:
         controllers: int = 3,
         *,
         before_up: Callable[[LocalCluster], None] = lambda made: None,
+        open_files_max: int | None = None,
         **properties: str,
     ) -> LocalCluster:
         keys = {**QUICK, **{key.replace("_", "."): value for key, value in properties.items()}}
         folder = tmp_path / f"cluster-{len(made)}"
-        cluster = LocalCluster.create(
-            folder, brokers, controllers, properties=keys, launcher=shared_launcher()
-        )
+        launcher = shared_launcher() if open_files_max is None else CommandLauncher(open_files_max)
+        cluster = LocalCluster.create(folder, brokers, controllers, properties=keys, launcher=launcher)
         made.append(cluster)
         before_up(cluster)
         cluster.up()

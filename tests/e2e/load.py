@@ -158,8 +158,9 @@ def produce(
     name: str = "load",
     first: int = 0,
     delivery_timeout_ms: int = 60_000,
+    partitions: int | None = None,
 ) -> Answers:
-    """Send `count` records and wait for every answer."""
+    """Send `count` records and wait for every answer; with `partitions`, to each in turn."""
     answers = Answers()
 
     async def work(runtime: Runtime) -> int:
@@ -172,7 +173,12 @@ def produce(
         )
         await producer.start()
         sent = [
-            await producer.submit(topic, make_value(name, n, VALUE_SIZE)) for n in range(first, first + count)
+            await producer.submit(
+                topic,
+                make_value(name, n, VALUE_SIZE),
+                partition=None if partitions is None else n % partitions,
+            )
+            for n in range(first, first + count)
         ]
         await producer.flush()
         for number, delivery in enumerate(sent, first):

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from holdfast.runtime.stats import MetricFamily, MetricKind, Sample
 from holdfast.storage.core.flush_stats import FlushStats
+from holdfast.storage.core.free_space import FreeSpace
 
 
 class LogState(NamedTuple):
@@ -28,6 +29,8 @@ class LogDirState(NamedTuple):
     log_count: int
     #: logs not yet opened and recovered since the start
     remaining_count: int
+    #: None when it could not be opened
+    space: FreeSpace | None
 
 
 def log_families(
@@ -41,14 +44,17 @@ def log_families(
         known[1] += unflushed_bytes
         known[2] += unflushed_records
     seen = list(dirs)
+    spaces = [log_dir.space or FreeSpace() for log_dir in seen]
 
     def by_topic(name: str, help: str, column: int) -> MetricFamily:
         samples = tuple(Sample(values[column], (("topic", topic),)) for topic, values in sorted(sums.items()))
         return MetricFamily(f"kafka_log_{name}", MetricKind.GAUGE, help, samples)
 
-    def by_dir(name: str, help: str, values: Iterable[int]) -> MetricFamily:
+    def by_dir(name: str, help: str, values: Iterable[int | None]) -> MetricFamily:
         samples = tuple(
-            Sample(value, (("dir", log_dir.path),)) for log_dir, value in zip(seen, values, strict=True)
+            Sample(value, (("dir", log_dir.path),))
+            for log_dir, value in zip(seen, values, strict=True)
+            if value is not None
         )
         return MetricFamily(f"kafka_log_{name}", MetricKind.GAUGE, help, samples)
 
@@ -74,5 +80,20 @@ def log_families(
             "recovery_remaining_logs",
             "Logs not yet opened after the start.",
             (d.remaining_count for d in seen),
+        ),
+        by_dir(
+            "directory_free_bytes",
+            "Bytes left on the device of the dir.",
+            (space.free_bytes for space in spaces),
+        ),
+        by_dir(
+            "directory_total_bytes",
+            "Size of the device of the dir.",
+            (space.total_bytes for space in spaces),
+        ),
+        by_dir(
+            "directory_refuses_records",
+            "1 while too little is left to take records of clients.",
+            (space.is_low for space in spaces),
         ),
     ]

@@ -17,6 +17,7 @@ from holdfast.broker.core.events import (
     DeleteLog,
     Effect,
     Flush,
+    ForgetTopic,
     LogOpened,
     LogsLoaded,
     LogsOffline,
@@ -478,6 +479,9 @@ class ReplicaManager:
         self._note(Level.INFO, f"{name_of(partition)}: deleted")
         self._retire(partition)
         self._delete_log(key)
+        if self.image.topic(partition.topic_name) is None:
+            self._counts.forget_topic(partition.topic_name)
+            self._effects.append(ForgetTopic(partition.topic_name))
 
     def _retire(self, partition: Partition) -> None:
         """Fail the requests that wait for a partition that this broker no longer hosts."""

@@ -38,6 +38,9 @@ from holdfast.runtime.stats import Level
 CHECK_PERIODS_PER_SESSION = 8
 #: A session check that has written this many records leaves the rest of the fencing to the next event.
 CHECK_RECORDS_MAX = 1_000
+#: Partitions that one event takes from a leaving broker or elects for a returning one; the next event, which
+#: follows at once, goes on. A change costs 0.1 ms, and voters that get no answer depose the controller.
+SLICE_RECORDS_MAX = 1_000
 #: Pauses in ms before the probes of a vanished broker's listener. A dying process may close its connections
 #: before its listener, so the first probe may still be accepted.
 PROBE_DELAYS_MS = (0, 20, 50, 100, 200, 400)
@@ -62,6 +65,17 @@ class Session:
     shutdown_offset: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class _Unfinished:
+    """What is to be done with the other partitions of a broker that leaves or returns."""
+
+    broker_epoch: int
+    #: UNFENCING: elect leaders; CONTROLLED_SHUTDOWN: take it out; others: take it out, then fence it
+    kind: CauseKind
+    detail: str = ""
+    level: Level = Level.INFO
+
+
 class _NextState(Enum):
     """The state that a heartbeat leads to (R23)."""
 
@@ -81,6 +95,8 @@ class ClusterControl:
         self._sessions: dict[int, Session] = {}
         #: time of the next session check; not later than the earliest end of a session
         self._next_check_ms: int | None = None
+        #: {broker id: the rest of a pass over its partitions}
+        self._unfinished: dict[int, _Unfinished] = {}
         #: registrations after an unclean shutdown, by broker id
         self.unclean_registrations: dict[int, int] = {}
 
@@ -117,11 +133,12 @@ class ClusterControl:
     def stop(self) -> None:
         """Drop all soft state (K23)."""
         self._sessions = {}
+        self._unfinished = {}
         self._next_check_ms = None
 
     def next_deadline_ms(self) -> int | None:
-        """When `check_sessions` is due."""
-        return self._next_check_ms
+        """When `check_sessions` is due; 0: at once."""
+        return 0 if self._unfinished else self._next_check_ms
 
     def waits_for_progress(self, image: MetadataImage, offset: int) -> bool:
         """True while some broker has not reported that it applied everything below `offset`."""
@@ -293,7 +310,7 @@ class ClusterControl:
         if next_state is _NextState.UNFENCED and broker.is_fenced:
             draft.write(UnfenceBrokerRecord(broker.broker_id, broker.broker_epoch))
             draft.note(f"broker {broker.broker_id} unfenced, epoch {broker.broker_epoch}")
-            self._replication.elect_leaderless(draft, Cause(CauseKind.UNFENCING, broker.broker_id))
+            self._elect_leaderless(draft, broker)
         elif next_state is _NextState.FENCED and not broker.is_fenced:
             self.fence(draft, broker.broker_id, CauseKind.FENCING_ASKED, level=Level.INFO)
         elif next_state is _NextState.SHUTDOWN_NOW and not broker.is_fenced:
@@ -301,15 +318,15 @@ class ClusterControl:
         elif next_state is _NextState.CONTROLLED_SHUTDOWN and not broker.in_controlled_shutdown:
             draft.write(_change_record(broker, in_controlled_shutdown=True))
             draft.note(f"broker {broker.broker_id} began a controlled shutdown, epoch {broker.broker_epoch}")
-            cause = Cause(CauseKind.CONTROLLED_SHUTDOWN, broker.broker_id)
-            self._replication.take_out(draft, broker.broker_id, Departure.CLEAN, cause)
-            session.shutdown_offset = draft.next_offset
+            self._take_out_for_shutdown(draft, broker)
+        # what is not written yet is not confirmed: the broker asks again
+        is_done = broker.broker_id not in self._unfinished
         return BrokerHeartbeatResponse(
             error_code=ErrorCode.NONE,
             error_message=None,
             is_caught_up=request.current_metadata_offset > broker.broker_epoch,
-            is_fenced=next_state in (_NextState.FENCED, _NextState.SHUTDOWN_NOW),
-            should_shut_down=next_state is _NextState.SHUTDOWN_NOW,
+            is_fenced=is_done and next_state in (_NextState.FENCED, _NextState.SHUTDOWN_NOW),
+            should_shut_down=is_done and next_state is _NextState.SHUTDOWN_NOW,
         )
 
     def _next_state(
@@ -354,22 +371,68 @@ class ClusterControl:
         detail: str = "",
         level: Level = Level.WARNING,
     ) -> None:
-        """Take an unfenced broker out of all ISRs, then fence it (R20)."""
+        """Take an unfenced broker out of all ISRs, then fence it (R20); in slices when it has many."""
         broker = draft.image.brokers[broker_id]
         assert not broker.is_fenced
         cause = Cause(kind, broker_id)
-        self._replication.take_out(draft, broker_id, Departure.CLEAN, cause)
+        if not self._replication.take_out(
+            draft, broker_id, Departure.CLEAN, cause, records_max=SLICE_RECORDS_MAX
+        ):
+            self._unfinished[broker_id] = _Unfinished(broker.broker_epoch, kind, detail, level)
+            return
+        self._unfinished.pop(broker_id, None)
         draft.write(FenceBrokerRecord(broker_id, broker.broker_epoch))
         story = f"{cause}, {detail}" if detail else str(cause)
         draft.note(f"broker {broker_id} fenced, epoch {broker.broker_epoch}: {story}", level)
 
+    def _take_out_for_shutdown(self, draft: Draft, broker: BrokerRegistration) -> None:
+        kind = CauseKind.CONTROLLED_SHUTDOWN
+        is_done = self._replication.take_out(
+            draft,
+            broker.broker_id,
+            Departure.CLEAN,
+            Cause(kind, broker.broker_id),
+            records_max=SLICE_RECORDS_MAX,
+        )
+        self._sessions[broker.broker_id].shutdown_offset = draft.next_offset
+        self._note_rest(broker, kind, is_done)
+
+    def _elect_leaderless(self, draft: Draft, broker: BrokerRegistration) -> None:
+        kind = CauseKind.UNFENCING
+        is_done = self._replication.elect_leaderless(
+            draft, Cause(kind, broker.broker_id), records_max=SLICE_RECORDS_MAX
+        )
+        self._note_rest(broker, kind, is_done)
+
+    def _note_rest(self, broker: BrokerRegistration, kind: CauseKind, is_done: bool) -> None:
+        if is_done:
+            self._unfinished.pop(broker.broker_id, None)
+        else:
+            self._unfinished[broker.broker_id] = _Unfinished(broker.broker_epoch, kind)
+
+    def _go_on(self, draft: Draft) -> None:
+        """The next slice of one broker, unless that is another process since, or in another state."""
+        for broker_id, rest in sorted(self._unfinished.items()):
+            broker = draft.image.brokers.get(broker_id)
+            if broker is None or broker.is_fenced or broker.broker_epoch != rest.broker_epoch:
+                del self._unfinished[broker_id]
+            elif rest.kind is CauseKind.UNFENCING:
+                return self._elect_leaderless(draft, broker)
+            elif rest.kind is CauseKind.CONTROLLED_SHUTDOWN:
+                return self._take_out_for_shutdown(draft, broker)
+            else:
+                return self.fence(draft, broker_id, rest.kind, rest.detail, rest.level)
+
     def check_sessions(self, draft: Draft, now_ms: int) -> None:
-        """Fence every broker whose session has ended, the one silent for longest first (B13).
+        """Go on with what is unfinished; else fence every broker whose session has ended, the one silent for
+        longest first (B13).
 
         After a broker with many partitions the check goes on in the next event, which follows at once. If
         many were fenced in one event, the voters would get no answer and depose this controller, and the next
         controller would begin anew.
         """
+        if self._unfinished:
+            return self._go_on(draft)
         scheduled_ms = self._next_check_ms
         if scheduled_ms is None or now_ms < scheduled_ms:
             return
@@ -393,6 +456,8 @@ class ClusterControl:
             if broker is not None and not broker.is_fenced:
                 silence = f"no heartbeat for {now_ms - last_contact_ms} ms"
                 self.fence(draft, broker_id, CauseKind.SESSION_ENDED, silence)
+                if broker_id in self._unfinished:
+                    return
             del self._sessions[broker_id]
             if len(draft.records) >= CHECK_RECORDS_MAX:
                 self._next_check_ms = now_ms

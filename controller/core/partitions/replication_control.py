@@ -6,6 +6,7 @@ state; all changes go through `partition_change`.
 
 from collections.abc import Callable
 from enum import Enum
+from math import inf
 
 from holdfast.controller.core.config import ControllerConfig
 from holdfast.controller.core.decisions import Cause, CauseKind, DecisionEntry
@@ -55,13 +56,22 @@ class ReplicationControl:
 
     # --- brokers that leave and return -------------------------------------------------------------------
 
-    def take_out(self, draft: Draft, broker_id: int, departure: Departure, cause: Cause) -> None:
+    def take_out(
+        self,
+        draft: Draft,
+        broker_id: int,
+        departure: Departure,
+        cause: Cause,
+        *,
+        records_max: int | None = None,
+    ) -> bool:
         """Take the broker out of every ISR, and out of the ELR too if its log may have lost its tail.
 
         The log of a replica in a failed log dir may, however the broker leaves (B24). The broker counts as
-        inactive although the image does not say so yet: its own record follows (R20, F26).
+        inactive although the image does not say so yet: its own record follows (R20, F26). False when it has
+        stopped after `records_max` changes: the same call goes on.
         """
-        image = draft.image
+        image, end = draft.image, _end_of(draft, records_max)
 
         def is_active(other: int) -> bool:
             return other != broker_id and image.is_active(other)
@@ -78,6 +88,8 @@ class ReplicationControl:
                 seats += partition.last_known_elr
             if broker_id not in seats:
                 continue
+            if draft.next_offset >= end:
+                return False
             if topic.name not in contexts:
                 contexts[topic.name] = self.context(image, topic.name, is_active, why_inactive=why_inactive)
             # without ELR the last member has stayed, its dir failed or not (F7)
@@ -89,13 +101,23 @@ class ReplicationControl:
                 keeps_candidates=departure is Departure.CLEAN and not is_offline,
             )
             self.change(draft, topic, index, partition, requested, contexts[topic.name], cause)
+        return True
 
-    def elect_leaderless(self, draft: Draft, cause: Cause, *, mode: ElectionMode | None = None) -> None:
-        """Try to elect for every leaderless partition (R21), in the topic's own mode unless `mode` is
-        given."""
-        image = draft.image
+    def elect_leaderless(
+        self,
+        draft: Draft,
+        cause: Cause,
+        *,
+        mode: ElectionMode | None = None,
+        records_max: int | None = None,
+    ) -> bool:
+        """Try to elect for every leaderless partition (R21), in the topic's own mode unless `mode` is given.
+        False when it has stopped after `records_max` changes: the same call goes on."""
+        image, end = draft.image, _end_of(draft, records_max)
         contexts: dict[str, ElectionContext] = {}
         for topic, index, partition in image.leaderless_partitions():
+            if draft.next_offset >= end:
+                return False
             # a reassignment may be complete though none of its replicas is active (R101)
             if not partition.is_reassigning and not any(map(image.is_active, partition.replicas)):
                 continue
@@ -107,6 +129,7 @@ class ReplicationControl:
             self.change(
                 draft, topic, index, partition, RequestedChange(keeps_candidates=True), context, cause
             )
+        return True
 
     def take_over(self, draft: Draft) -> None:
         """Make the elections that the previous controller left: its unfencing was cut after the first part
@@ -309,6 +332,11 @@ class ReplicationControl:
             partition_epoch=after.partition_epoch,
             min_isr=after.min_isr,
         )
+
+
+def _end_of(draft: Draft, records_max: int | None) -> float:
+    """The offset that a pass stops at."""
+    return inf if records_max is None else draft.next_offset + records_max
 
 
 def _why_inactive(image: MetadataImage, broker_id: int) -> Rejection:

@@ -1,6 +1,7 @@
 """What the core orders for a log happens in that order, also with other work under way on it (D2, A-21)."""
 
 import asyncio
+import errno
 from collections.abc import AsyncIterator
 
 import pytest
@@ -31,7 +32,7 @@ from holdfast.broker.log_manager import LogManager, LogManagerConfig
 from holdfast.metadata.ids import PartitionId
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.record_batch import check_batch
-from holdfast.runtime.api import DiskError
+from holdfast.runtime.api import DiskError, Space
 from holdfast.runtime.memory.machine import MemoryWorld, memory_runtime, settle
 from holdfast.storage.checkpoint import read_offsets
 from holdfast.storage.core.config import LogConfig
@@ -90,6 +91,65 @@ async def test_an_append_to_an_idle_log_is_done_at_once(place: Place) -> None:
     place.append(2)
     (result,) = place.results()
     assert (result.base_offset, result.end_offset, place.log.log_end_offset) == (0, 2, 2)
+
+
+async def test_an_append_without_a_file_handle_is_refused_and_the_log_goes_on(place: Place) -> None:
+    """Running out of something is no failed dir."""
+    place.world.disk.fail("append", ".log", errno.EMFILE)
+    place.append(2)
+    place.append(2)
+    refused, taken = place.results()
+    assert refused.error_code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert refused.error_message is not None
+    assert "run out" in refused.error_message
+    assert (taken.base_offset, taken.end_offset) == (0, 2)
+    assert place.log.failure is None
+    assert place.manager.is_whole
+
+
+async def test_a_nearly_full_disk_refuses_records_until_there_is_room(place: Place) -> None:
+    """A full disk would take the log dir offline."""
+    (log_dir,) = {place.manager.managed(KEY).log_dir}  # type: ignore[union-attr]
+    log_dir.space.min_free_bytes = 1000
+    place.world.disk.free_space = Space(999, 5000)
+    await place.manager.measure_space()
+    place.append(2)
+    (refused,) = place.results()
+    assert refused.error_code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert "999 bytes left" in (refused.error_message or "")
+    place.world.disk.free_space = Space(5000, 5000)
+    await place.manager.measure_space()
+    place.append(2)
+    assert place.results()[-1].error_code is ErrorCode.NONE
+    assert place.log.log_end_offset == 2
+    assert place.manager.is_whole
+
+
+async def test_what_was_appended_since_the_disk_was_asked_counts(place: Place) -> None:
+    (log_dir,) = {place.manager.managed(KEY).log_dir}  # type: ignore[union-attr]
+    log_dir.space.min_free_bytes = 1000
+    place.world.disk.free_space = Space(1000 + len(batch(2)), 5000)
+    await place.manager.measure_space()
+    place.append(2)
+    place.append(2)
+    assert [result.error_code for result in place.results()] == [
+        ErrorCode.NONE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+    ]
+
+
+async def test_a_follower_takes_what_its_leader_took_into_half_of_the_reserve(place: Place) -> None:
+    (log_dir,) = {place.manager.managed(KEY).log_dir}  # type: ignore[union-attr]
+    log_dir.space.min_free_bytes = 1000
+    for free_bytes in (700, 500):
+        place.world.disk.free_space = Space(free_bytes, 5000)
+        await place.manager.measure_space()
+        records = memoryview(batch(1, base_offset=place.log.log_end_offset))
+        place.effects.append_fetched(AppendFetched((FetchedRecords(KEY, records, 0),)))
+    taken, refused = [event.results[0] for event in place.events if isinstance(event, FetchedAppended)]
+    assert taken[1] is None
+    assert "500 bytes left" in (refused[1] or "")
+    assert place.log.log_end_offset == 1
 
 
 async def test_an_append_behind_a_cut_comes_after_it(place: Place) -> None:

@@ -10,6 +10,7 @@ from holdfast.metadata.ids import PartitionId
 from holdfast.runtime.api import DiskError
 from holdfast.runtime.stats import HistogramValue, MetricFamily
 from holdfast.storage.core.flush_stats import FlushReason, FlushStats
+from holdfast.storage.core.free_space import FreeSpace
 from tests.unit.broker.test_log_manager import SMALL, TOPIC, Process, broker_with_two_logs, write
 
 
@@ -34,7 +35,9 @@ def test_logs_are_summed_by_topic_and_dirs_told_apart() -> None:
     flushes = FlushStats()
     flushes.done(FlushReason.ROLL, 3_000_000)
     logs = [LogState("t", 100, 40, 4), LogState("u", 7, 0, 0), LogState("t", 10, 10, 1)]
-    dirs = [LogDirState("/a", True, 2, 0), LogDirState("/b", False, 0, 5)]
+    space = FreeSpace(100)
+    space.measured(99, 1000)
+    dirs = [LogDirState("/a", True, 2, 0, space), LogDirState("/b", False, 0, 5, None)]
     assert values(log_families(logs, dirs, flushes)) == {
         ("size_bytes", "t"): 110,
         ("size_bytes", "u"): 7,
@@ -52,6 +55,10 @@ def test_logs_are_summed_by_topic_and_dirs_told_apart() -> None:
         ("directory_logs", "/b"): 0,
         ("recovery_remaining_logs", "/a"): 0,
         ("recovery_remaining_logs", "/b"): 5,
+        ("directory_free_bytes", "/a"): 99,
+        ("directory_total_bytes", "/a"): 1000,
+        ("directory_refuses_records", "/a"): 1,
+        ("directory_refuses_records", "/b"): 0,
     }
 
 

@@ -11,6 +11,7 @@ from holdfast.broker.core.events import (
     DeleteLog,
     FetchFailed,
     Flush,
+    ForgetTopic,
     LogsLoaded,
     LogsOffline,
     Started,
@@ -166,6 +167,17 @@ def test_deleted_topic_takes_its_log_along() -> None:
     assert DeleteLog(KEY) in harness.others
     assert harness.row(waiting)[0] == "NOT_LEADER_OR_FOLLOWER"
     assert harness.row(harness.produce(batch()))[0] == "UNKNOWN_TOPIC_OR_PARTITION"
+
+
+def test_what_was_counted_of_a_topic_goes_when_the_topic_goes() -> None:
+    """Names that come and go leave nothing behind."""
+    harness = CoreHarness().join(partition(1))
+    harness.produce(batch())
+    counts = harness.core.counts
+    assert list(counts.messages_in) == list(counts.bytes_in) == ["t"]
+    harness.metadata(RemoveTopicRecord(TOPIC))
+    assert (counts.messages_in, counts.bytes_in) == ({}, {})
+    assert ForgetTopic("t") in harness.others
 
 
 def test_log_of_a_topic_that_was_deleted_meanwhile_goes_when_the_broker_is_back() -> None:

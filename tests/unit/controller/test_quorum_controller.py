@@ -526,8 +526,10 @@ def test_one_unclean_pass_makes_a_thousand_elections_and_the_next_one_goes_on() 
     """F38: a batch of the log and the time of others have their bounds."""
     quorum = started(1, 2, unclean_recovery_manager_enabled="false")
     create(quorum, "t", -1, -1, *[(1, 2)] * (UNCLEAN_PASS_MAX + 1))
-    quorum.vanish(2)
-    quorum.vanish(1)
+    for broker_id in (2, 1):
+        quorum.vanish(broker_id)
+        quorum.fire_timer(quorum.now_ms)  # the second slice
+    assert quorum.unfenced() == []
     quorum.register(2)
     quorum.heartbeat(2)
     quorum.inject(ConfigRecord(RESOURCE_TOPIC, "t", "unclean.leader.election.enable", "true"))

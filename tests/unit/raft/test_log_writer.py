@@ -1,3 +1,4 @@
+import errno
 from collections.abc import AsyncIterator, Callable
 
 import pytest
@@ -40,6 +41,21 @@ async def written() -> AsyncIterator[Written]:
     log = await Log.open(runtime, "/m/log", LogConfig(retention_ms=None, segment_bytes=300), clean=False)
     yield Written(log, runtime, world)
     await settle()
+
+
+async def test_an_append_that_lacks_a_handle_waits_and_those_after_it_too(written: Written) -> None:
+    written.world.disk.fail("append", ".log", errno.EMFILE, times=2)
+    for offset, value in enumerate((b"a", b"b", b"c")):
+        written.writer.append(Append(offset, 4, (value,)))
+    written.writer.flush()
+    await settle()
+    assert (written.log.log_end_offset, written.flushed) == (0, [])
+    for _ in range(2):
+        await written.world.clock.advance(50)
+        await settle()
+    assert written.log.log_end_offset == 3
+    assert written.flushed == [3]
+    assert written.failures == []
 
 
 async def test_batch_carries_offsets_epoch_and_the_mark_of_control_records(written: Written) -> None:

@@ -4,7 +4,7 @@ import errno
 from collections.abc import Sequence
 from enum import Enum
 
-from holdfast.runtime.api import Buffer, DiskError
+from holdfast.runtime.api import Buffer, DiskError, Space
 from holdfast.runtime.memory.disk import MemoryDisk, MemoryFile
 
 
@@ -75,6 +75,9 @@ class CrashingDisk:
 
     async def exists(self, path: str) -> bool:
         return await self.inner.exists(path)
+
+    async def space(self, path: str) -> Space:
+        return await self.inner.space(path)
 
     async def lock_folder(self, path: str) -> None:
         await self.inner.lock_folder(path)

@@ -6,11 +6,12 @@ import errno
 import pytest
 
 from holdfast.protocol.record_batch import CorruptBatch, check_batch, iter_batches
-from holdfast.runtime.api import DiskError, Runtime
+from holdfast.runtime.api import DiskError, OutOfResources, Runtime
 from holdfast.runtime.memory.machine import MemoryWorld, memory_runtime, settle
 from holdfast.storage.core.config import LogConfig
 from holdfast.storage.core.leader_epoch_cache import EpochEnd
 from holdfast.storage.core.producer_state import Duplicate
+from holdfast.storage.index import BLOCK_ENTRIES
 from holdfast.storage.log import InvalidAppend, Log, OffsetOutOfRange
 from tests.unit.storage.batches import batch, offsets, read_all
 
@@ -30,6 +31,30 @@ async def append(log: Log, count: int = 1, epoch: int = 0, **fields: int) -> Non
     if log.needs_roll(len(data)):
         await log.roll()
     log.append_as_leader(data, epoch)
+
+
+# --- lack of handles ---------------------------------------------------------------------------------
+
+
+async def test_a_read_without_a_file_handle_is_refused_and_works_later() -> None:
+    log, world = await new_log()
+    await append(log, 3)
+    world.disk.fail("read", ".log", errno.EMFILE)
+    with pytest.raises(OutOfResources):
+        log.read(0, 1000, 3)
+    assert log.failure is None
+    assert offsets(log) == [(0, 0)]
+
+
+async def test_an_index_that_finds_no_handle_is_stored_later() -> None:
+    log, world = await new_log(LogConfig(segment_bytes=1 << 20, index_interval_bytes=1))
+    world.disk.fail("append", "index", errno.EMFILE, times=3)
+    for _ in range(BLOCK_ENTRIES + 3):
+        await append(log)
+    await log.close(flush=True)
+    again = await Log.open(log._runtime, FOLDER, LogConfig(), clean=True)
+    assert again.log_end_offset == BLOCK_ENTRIES + 3
+    assert again.recovery.scanned_bytes == 0
 
 
 # --- append --------------------------------------------------------------------------------------------

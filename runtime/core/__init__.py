@@ -1,0 +1,1 @@
+"""Decisions of the runtime: no clock, files, sockets or tasks."""

@@ -1,0 +1,54 @@
+"""Whether the disk of a log dir has room for more records.
+
+Owns the limit. A full disk takes its log dir offline (A-20) and with it every replica there, so records are
+refused before: those of clients while less than the least free space would be left, copies of what a leader
+has taken while less than half of it would. The rest is for what keeps a broker running: checkpoints, indexes,
+the metadata log.
+"""
+
+
+class FreeSpace:
+    """Free bytes of one log dir: as measured last, without what was appended since."""
+
+    __slots__ = ("free_bytes", "min_free_bytes", "total_bytes")
+
+    def __init__(self, min_free_bytes: int = 0) -> None:
+        #: 0: nothing is refused
+        self.min_free_bytes = min_free_bytes
+        #: None until it was measured
+        self.free_bytes: int | None = None
+        self.total_bytes: int | None = None
+
+    def measured(self, free_bytes: int, total_bytes: int) -> bool:
+        """The disk was asked. True when records of clients are refused from now on, or are taken again."""
+        was_low = self.is_low
+        self.free_bytes, self.total_bytes = free_bytes, total_bytes
+        return self.is_low is not was_low
+
+    def took(self, size_bytes: int) -> None:
+        """So many bytes were appended."""
+        if self.free_bytes is not None:
+            self.free_bytes -= size_bytes
+
+    @property
+    def is_low(self) -> bool:
+        """Records of clients are refused."""
+        return not self.has_room(0)
+
+    def has_room(self, size_bytes: int) -> bool:
+        """True when so many bytes of a client may be appended."""
+        return self._leaves(size_bytes, self.min_free_bytes)
+
+    def has_room_for_copy(self, size_bytes: int) -> bool:
+        """True when so many bytes of a leader may be appended."""
+        return self._leaves(size_bytes, self.min_free_bytes // 2)
+
+    def _leaves(self, size_bytes: int, limit: int) -> bool:
+        return self.free_bytes is None or not limit or self.free_bytes - size_bytes >= limit
+
+    def why_not(self, path: str) -> str:
+        """A sentence for the one who is refused."""
+        return (
+            f"log dir {path} has {self.free_bytes} bytes left; records are refused below "
+            f"holdfast.log.dirs.min.free.bytes ({self.min_free_bytes}); make room, and retry"
+        )
