@@ -386,6 +386,42 @@ async def test_retention_by_time_deletes_old_segments_that_are_committed() -> No
     assert (log.log_start_offset, log.log_end_offset) == (4, 4)
 
 
+async def test_a_quiet_log_that_is_never_flushed_by_its_policy_expires() -> None:
+    """The default: no flush.messages, no flush.ms. The roll brings the flush."""
+    log, _ = await new_log(LogConfig(retention_ms=1000))
+    await append(log, timestamp_ms=1000)
+    assert log.flushed_offset == 0
+    assert await log.delete_old_segments(2000, high_watermark=1) == 0
+    assert log.segment_count == 1, "not old enough"
+    assert await log.delete_old_segments(2001, high_watermark=1) == 0, "rolled, and its flush is on its way"
+    await settle()
+    assert await log.delete_old_segments(2001, high_watermark=1) == 1
+    assert (log.log_start_offset, log.log_end_offset, log.segment_count) == (1, 1, 1)
+
+
+async def test_a_quiet_log_rolls_by_age_and_only_once() -> None:
+    log, world = await new_log(LogConfig(segment_ms=1000, retention_ms=None))
+    await append(log)
+    await world.clock.advance(999)
+    await log.delete_old_segments(0, high_watermark=0)
+    assert log.segment_count == 1
+    await world.clock.advance(1)
+    for _ in range(2):
+        await log.delete_old_segments(0, high_watermark=0)
+        await settle()
+    assert (log.segment_count, log.flushed_offset) == (2, 1)
+
+
+async def test_a_log_that_holds_records_at_its_start_ages_from_there() -> None:
+    log, world = await new_log(LogConfig(segment_ms=1000))
+    await append(log)
+    await log.close(flush=True)
+    runtime, world = memory_runtime(disk=world.disk)
+    log = await Log.open(runtime, FOLDER, LogConfig(segment_ms=1000), clean=True)
+    await world.clock.advance(1000)
+    assert log.needs_roll(1)
+
+
 async def test_deletions_that_come_back_in_any_order_after_a_crash_are_finished_at_the_next_start() -> None:
     """No sync between two of them: the oldest may come back without its neighbour, and that is no hole."""
     log, world = await new_log(LogConfig(segment_bytes=100, retention_ms=None, retention_bytes=150))
