@@ -208,6 +208,11 @@ BROKER_KEYS: tuple[ConfigKey, ...] = (
         1,
     ),
     _int("request.timeout.ms", 30_000, "A request to another node without answer is given up.", 1),
+    _bool(
+        "holdfast.fence.self",
+        True,
+        "Without an answer of a controller for broker.session.timeout.ms, refuse writes with acks 0 and 1.",
+    ),
     _int(
         "message.max.bytes", 1_048_588, "Largest record batch; it must fit a frame.", 61, ATTACHMENT_MAX_BYTES
     ),

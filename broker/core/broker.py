@@ -232,7 +232,7 @@ class Broker:
         self.fetchers.flushed(event.key)
         partition = self.partitions.get(event.key)
         if partition is not None:
-            self._effects += self.produce_path.flushed(partition)
+            self._effects += self.produce_path.flushed(partition, now_ms)
             self._replica_manager.advance(partition, now_ms)
 
     def _on_epoch_started(self, event: EpochStarted, now_ms: int) -> None:

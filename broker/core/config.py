@@ -53,6 +53,8 @@ class BrokerConfig:
     replica_fetch_backoff_ms: int
     replica_socket_timeout_ms: int
     request_timeout_ms: int
+    #: acknowledge no write alone once the session with the controller is over
+    fences_itself: bool
     fetch_max_bytes: int
     #: largest frame that the broker reads
     frame_max_bytes: int
@@ -106,6 +108,7 @@ class BrokerConfig:
             replica_fetch_backoff_ms=values["replica.fetch.backoff.ms"],
             replica_socket_timeout_ms=values["replica.socket.timeout.ms"],
             request_timeout_ms=values["request.timeout.ms"],
+            fences_itself=values["holdfast.fence.self"],
             fetch_max_bytes=values["fetch.max.bytes"],
             frame_max_bytes=values["socket.request.max.bytes"],
             partition_limit=values["max.request.partition.size.limit"],

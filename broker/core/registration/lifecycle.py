@@ -30,6 +30,8 @@ RETRY_MS_MIN = 50
 RETRY_MS_MAX = 1000
 #: Heartbeat interval while a change is due: ready but still fenced, or shutting down.
 HURRY_MS = 100
+#: A registration or heartbeat without an answer is given up after a heartbeat interval, but not sooner.
+ANSWER_MS_MIN = 1000
 #: A controlled shutdown ends when no controller has answered for so long: without one no leadership
 #: moves.
 SILENCE_MS_MAX = 5000
@@ -118,11 +120,25 @@ class Lifecycle:
         self._in_flight = False
         self._shutdown_deadline_ms: int | None = None
         self._heard_ms = now_ms
+        self._sent_ms = now_ms
+        #: when the controller may fence this broker unless it hears another heartbeat; None while unknown
+        self._session_end_ms: int | None = None
 
     @property
     def is_registered(self) -> bool:
         """The controller has given this broker an epoch and still knows it."""
         return self.broker_epoch >= 0
+
+    @property
+    def answer_timeout_ms(self) -> int:
+        """How long a request waits for its answer. A lost connection shows by silence alone, and must be
+        replaced well within a session."""
+        return max(ANSWER_MS_MIN, self._heartbeat_ms)
+
+    def is_session_over(self, now_ms: int) -> bool:
+        """True when the controller may have fenced this broker and elected other leaders: counted from the
+        sending of the last heartbeat that was answered, so never later than the controller counts."""
+        return self._session_end_ms is not None and now_ms >= self._session_end_ms
 
     # --- requests ----------------------------------------------------------------------------------------
 
@@ -134,6 +150,7 @@ class Lifecycle:
         if self._in_flight or now_ms < self._next_ms or self.state is BrokerState.SHUTTING_DOWN:
             return None
         self._in_flight = True
+        self._sent_ms = now_ms
         identity = self.identity
         if not self.is_registered:
             return BrokerRegistrationRequest(
@@ -213,6 +230,8 @@ class Lifecycle:
             self._retry(now_ms)
             return None
         self._failures = 0
+        if response.session_timeout_ms >= 0:
+            self._session_end_ms = self._sent_ms + response.session_timeout_ms
         self.is_fenced = response.is_fenced
         if self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN:
             if response.should_shut_down:

@@ -74,7 +74,12 @@ class ReplicaManager:
         #: the brokers registered in the image
         self.brokers = KnownBrokers()
         self._max_message_bytes: dict[PartitionId, int] = {}
-        self.produce_path = ProducePath(self.partitions, self._max_message_bytes, purgatory_max)
+        self.produce_path = ProducePath(
+            self.partitions,
+            self._max_message_bytes,
+            purgatory_max,
+            lambda now_ms: config.fences_itself and lifecycle.is_session_over(now_ms),
+        )
         self.fetch_path = FetchPath(self.partitions, purgatory_max, config.fetch_max_bytes)
         self.fetchers = Fetchers(
             config.node_id,

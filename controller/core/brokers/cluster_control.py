@@ -310,6 +310,7 @@ class ClusterControl:
             is_caught_up=request.current_metadata_offset > broker.broker_epoch,
             is_fenced=next_state in (_NextState.FENCED, _NextState.SHUTDOWN_NOW),
             should_shut_down=next_state is _NextState.SHUTDOWN_NOW,
+            session_timeout_ms=self._config.session_timeout_ms,
         )
 
     def _next_state(
