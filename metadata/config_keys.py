@@ -208,6 +208,12 @@ BROKER_KEYS: tuple[ConfigKey, ...] = (
         1,
     ),
     _int("request.timeout.ms", 30_000, "A request to another node without answer is given up.", 1),
+    _int(
+        "holdfast.log.dir.stall.ms",
+        10_000,
+        "A broker is fenced while operations on a log dir are under way for so long without an end of any.",
+        100,
+    ),
     _bool(
         "holdfast.fence.self",
         True,

@@ -128,6 +128,14 @@ class LogsOffline:
 
 
 @dataclass(frozen=True, slots=True)
+class DisksStalled:
+    """A log dir answers no more, or all do again. Nothing is wrong with its content."""
+
+    is_stalled: bool
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class CleanShutdownDisproved:
     """The proof of a clean stop, told in the registration, does not fit the logs (B25)."""
 
@@ -441,6 +449,7 @@ Event: TypeAlias = (
     | Started
     | LogsLoaded
     | LogsOffline
+    | DisksStalled
     | CleanShutdownDisproved
     | LogOpened
     | RequestReceived

@@ -109,6 +109,8 @@ class Lifecycle:
         self.was_clean: bool | None = None
         #: the logs are loaded and the roles taken: the broker may be unfenced
         self.is_ready = False
+        #: a log dir answers no more: other brokers lead and acknowledge until it does
+        self.is_stalled = False
         self._heartbeat_ms = heartbeat_ms
         self._controlled_shutdown = controlled_shutdown
         self._shutdown_timeout_ms = shutdown_timeout_ms
@@ -136,9 +138,11 @@ class Lifecycle:
         return max(ANSWER_MS_MIN, self._heartbeat_ms)
 
     def is_session_over(self, now_ms: int) -> bool:
-        """True when the controller may have fenced this broker and elected other leaders: counted from the
-        sending of the last heartbeat that was answered, so never later than the controller counts."""
-        return self._session_end_ms is not None and now_ms >= self._session_end_ms
+        """True when the controller has fenced this broker, or may have, and elected other leaders.
+
+        Counted from the sending of the last heartbeat that was answered: never later than the controller
+        counts."""
+        return self.is_fenced or (self._session_end_ms is not None and now_ms >= self._session_end_ms)
 
     # --- requests ----------------------------------------------------------------------------------------
 
@@ -167,7 +171,7 @@ class Lifecycle:
             identity.broker_id,
             self.broker_epoch,
             metadata_offset,
-            want_fence=not self.is_ready,
+            want_fence=not self.is_ready or self.is_stalled,
             want_shutdown=self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN,
             offline=offline,
         )
@@ -240,7 +244,7 @@ class Lifecycle:
             return None
         if self.state is BrokerState.RECOVERY and not response.is_fenced:
             self.state = BrokerState.RUNNING
-        in_a_hurry = self.is_ready and response.is_fenced
+        in_a_hurry = self.is_ready and response.is_fenced and not self.is_stalled
         self._next_ms = now_ms + (min(HURRY_MS, self._heartbeat_ms) if in_a_hurry else self._heartbeat_ms)
         return None
 
@@ -278,6 +282,11 @@ class Lifecycle:
         self.is_ready = True
         if self.state is BrokerState.STARTING:
             self.state = BrokerState.RECOVERY
+        self.hurry(now_ms)
+
+    def disks_stalled(self, is_stalled: bool, now_ms: int) -> None:
+        """A log dir answers no more, or all do again: ask to be fenced, or unfenced, at once."""
+        self.is_stalled = is_stalled
         self.hurry(now_ms)
 
     def shutdown_wanted(self, now_ms: int) -> StopReason | None:

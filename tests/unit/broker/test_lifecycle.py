@@ -228,6 +228,17 @@ def test_the_session_counts_from_the_sending_of_the_last_heartbeat_that_was_answ
     assert life.is_session_over(11_010), "an unanswered heartbeat may never have arrived"
 
 
+def test_broker_whose_disk_answers_no_more_asks_to_be_fenced_and_back_when_it_does() -> None:
+    life = running()
+    life.disks_stalled(True, 100)
+    request = heartbeat(life, 100)
+    assert request.want_fence
+    life.heartbeat_answered(beat(fenced=True), 110)
+    assert life.next_request(100, 110 + HURRY_MS) is None, "nothing is urgent while the disk hangs"
+    life.disks_stalled(False, 500)
+    assert not heartbeat(life, 500).want_fence
+
+
 def test_silence_is_noticed_well_within_a_session() -> None:
     assert lifecycle(heartbeat_ms=2000).answer_timeout_ms == 2000
     assert lifecycle(heartbeat_ms=50).answer_timeout_ms == 1000, "a slow answer is no silence"
