@@ -196,6 +196,13 @@ BROKER_KEYS: tuple[ConfigKey, ...] = (
     ),
     _int("replica.fetch.backoff.ms", 1000, "Pause after a failed follower fetch.", 0),
     _int("replica.socket.timeout.ms", 30_000, "A follower fetch without answer is given up.", 1),
+    _int(
+        "holdfast.leader.silence.max.ms",
+        3000,
+        "A follower connects anew to a leader that sends no byte of an answer for so long, and reports it as "
+        "unreachable after twice that.",
+        1,
+    ),
     _int("num.replica.fetchers", 1, "Fetchers per source broker.", 1),
     _int(
         "replica.high.watermark.checkpoint.interval.ms", 5000, "Period of the high watermark checkpoint.", 1

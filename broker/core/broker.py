@@ -265,7 +265,10 @@ class Broker:
             self._effects += self.fetchers.appended(key, error_message, must_flush, now_ms)
 
     def _on_fetch_failed(self, event: FetchFailed, now_ms: int) -> None:
+        count = len(self.fetchers.unreachable)
         self._effects += self.fetchers.failed(event, now_ms)
+        if len(self.fetchers.unreachable) > count:
+            self.lifecycle.hurry(now_ms)  # writes may wait for another leader
 
     # --- time ----------------------------------------------------------------------------------------------
 
@@ -274,7 +277,7 @@ class Broker:
         self._effects += self.fetchers.requests(now_ms)
         self._replica_manager.store_ceilings(now_ms)
         self._effects += self._link.requests(
-            self.image.offset, now_ms, self._replica_manager.offline_to_report()
+            self.image.offset, now_ms, self._replica_manager.offline_to_report(), self.fetchers.unreachable
         )
 
     def _on_tick(self, event: Tick, now_ms: int) -> None:

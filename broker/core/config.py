@@ -52,6 +52,7 @@ class BrokerConfig:
     replica_fetch_response_max_bytes: int
     replica_fetch_backoff_ms: int
     replica_socket_timeout_ms: int
+    leader_silence_ms: int
     request_timeout_ms: int
     #: acknowledge no write alone once the session with the controller is over
     fences_itself: bool
@@ -107,6 +108,7 @@ class BrokerConfig:
             replica_fetch_response_max_bytes=values["replica.fetch.response.max.bytes"],
             replica_fetch_backoff_ms=values["replica.fetch.backoff.ms"],
             replica_socket_timeout_ms=values["replica.socket.timeout.ms"],
+            leader_silence_ms=values["holdfast.leader.silence.max.ms"],
             request_timeout_ms=values["request.timeout.ms"],
             fences_itself=values["holdfast.fence.self"],
             fetch_max_bytes=values["fetch.max.bytes"],

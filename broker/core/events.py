@@ -408,6 +408,8 @@ class SendFetch:
     port: int
     request: FetchRequest
     timeout_ms: int
+    #: without a byte for so long the connection is given up
+    silence_ms: int
 
 
 @dataclass(frozen=True, slots=True)

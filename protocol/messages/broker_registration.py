@@ -81,6 +81,9 @@ class BrokerHeartbeatRequest:
         since=1,
         default=(),
     )
+    unreachable: tuple[int, ...] = field(
+        array(int32), "Leaders that the broker cannot fetch from, ascending.", since=2, default=()
+    )
 
 
 @message

@@ -59,6 +59,7 @@ BROKER_PROPERTIES = {
     "replica.lag.time.max.ms": "2000",
     "replica.fetch.backoff.ms": "100",
     "replica.socket.timeout.ms": "2000",
+    "holdfast.leader.silence.max.ms": "300",
     "request.timeout.ms": "2000",
     "replica.high.watermark.checkpoint.interval.ms": "1000",
     "holdfast.ceiling.records": "20",

@@ -6,6 +6,7 @@ kind. A call to a former controller is forgotten. What an answer means for parti
 caller.
 """
 
+from collections.abc import Set
 from enum import Enum
 from typing import Any
 
@@ -51,13 +52,17 @@ class ControllerLink:
     # --- calls ---------------------------------------------------------------------------------------------
 
     def requests(
-        self, metadata_offset: int, now_ms: int, offline: tuple[OfflineTopic, ...] = ()
+        self,
+        metadata_offset: int,
+        now_ms: int,
+        offline: tuple[OfflineTopic, ...] = (),
+        unreachable: Set[int] = frozenset(),
     ) -> list[Effect]:
         """The calls that are due now."""
         if self.controller_id is None or not self.is_started:
             return []
         effects: list[Effect] = []
-        request: Any = self.lifecycle.next_request(metadata_offset, now_ms, offline)
+        request: Any = self.lifecycle.next_request(metadata_offset, now_ms, offline, unreachable)
         if request is not None:
             effects.append(self._call(Purpose.LIFECYCLE, request))
         if not self.lifecycle.is_registered:

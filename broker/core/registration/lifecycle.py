@@ -10,6 +10,7 @@ stay fenced (N-2).
     any      -> PENDING_CONTROLLED_SHUTDOWN -> SHUTTING_DOWN
 """
 
+from collections.abc import Set
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TypeAlias
@@ -147,10 +148,15 @@ class Lifecycle:
     # --- requests ----------------------------------------------------------------------------------------
 
     def next_request(
-        self, metadata_offset: int, now_ms: int, offline: tuple[OfflineTopic, ...] = ()
+        self,
+        metadata_offset: int,
+        now_ms: int,
+        offline: tuple[OfflineTopic, ...] = (),
+        unreachable: Set[int] = frozenset(),
     ) -> LifecycleRequest | None:
         """The request to send to the active controller now, None when none is due. `offline`: replicas in
-        failed log dirs that the controller does not know of yet."""
+        failed log dirs that the controller does not know of yet; `unreachable`: leaders that this broker
+        cannot fetch from."""
         if self._in_flight or now_ms < self._next_ms or self.state is BrokerState.SHUTTING_DOWN:
             return None
         self._in_flight = True
@@ -174,6 +180,7 @@ class Lifecycle:
             want_fence=not self.is_ready or self.is_stalled,
             want_shutdown=self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN,
             offline=offline,
+            unreachable=tuple(sorted(unreachable)),
         )
 
     def hurry(self, now_ms: int) -> None:

@@ -88,6 +88,7 @@ class ReplicaManager:
             response_max_bytes=config.replica_fetch_response_max_bytes,
             backoff_ms=config.replica_fetch_backoff_ms,
             timeout_ms=config.replica_socket_timeout_ms,
+            silence_ms=config.leader_silence_ms,
         )
         #: roles are taken: the image holds the broker's own registration (N-2)
         self.has_roles = False
