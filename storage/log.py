@@ -46,13 +46,6 @@ class Appended(NamedTuple):
     must_flush: bool
 
 
-class TimestampOffset(NamedTuple):
-    """A batch found by timestamp: its largest timestamp and its base offset."""
-
-    timestamp_ms: int
-    offset: int
-
-
 class OffsetOutOfRange(Exception):
     """A read outside [log start offset, log end offset]."""
 
@@ -371,14 +364,19 @@ class Log:
         """The largest epoch in this log not above `epoch`, and its end; None when none is known (R80)."""
         return self._epochs.end_offset_for(epoch, self._log_end_offset)
 
-    def offset_for_timestamp(self, timestamp_ms: int) -> TimestampOffset | None:
-        """The first batch with a record at or after `timestamp_ms`; None when there is none. Raises:
+    @property
+    def max_timestamp(self) -> int:
+        """The largest timestamp of all records, -1 when none has one."""
+        return max(segment.max_timestamp for segment in self._segments)
+
+    def batch_for_timestamp(self, timestamp_ms: int) -> bytes | None:
+        """The first batch with a record at or after `timestamp_ms`, whole; None when there is none. Raises:
         DiskError."""
         with self._guard.failing():
             header = self._segments.find_timestamp(timestamp_ms, self._log_start_offset)
         if header is None:
             return None
-        return TimestampOffset(header.max_timestamp, max(header.base_offset, self._log_start_offset))
+        return self.read(max(header.base_offset, self._log_start_offset), 1, header.next_offset)
 
     # --- flush -----------------------------------------------------------------------------------------
 

@@ -78,12 +78,13 @@ class ReadRow(NamedTuple):
 
 
 class OffsetRow(NamedTuple):
-    """One row of a ListOffsets answer. With `timestamp` >= 0 the shell looks it up below `end_offset`."""
+    """One row of a ListOffsets answer. The shell finds the record of the time `lookup` below `end_offset`."""
 
     topic_id: bytes
     partition_index: int
     error_code: int
-    timestamp: int
+    #: ms since the epoch, or MAX_TIMESTAMP; None when `offset` is the answer
+    lookup: int | None
     offset: int
     end_offset: int
     leader_epoch: int
