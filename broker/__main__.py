@@ -18,6 +18,7 @@ from holdfast.broker.core.broker import Broker
 from holdfast.broker.core.config import BrokerConfig, default_log_config
 from holdfast.broker.core.events import (
     CleanShutdownDisproved,
+    DisksStalled,
     LogsLoaded,
     LogsOffline,
     ShutdownWanted,
@@ -88,6 +89,7 @@ class BrokerNode:
                 high_watermark_checkpoint_interval_ms=static["replica.high.watermark.checkpoint.interval.ms"],
                 retention_check_interval_ms=static["log.retention.check.interval.ms"],
                 min_free_bytes=static["holdfast.log.dirs.min.free.bytes"],
+                stall_ms=static["holdfast.log.dir.stall.ms"],
             ),
             config.cluster_id,
             config.node_id,
@@ -138,6 +140,9 @@ class BrokerNode:
         self.core = Broker(config, identity, runtime.clock.now_ms(), lineage)
         self.server = BrokerServer(runtime, self.core, self.log_manager, self._on_stop, self._failed)
         self.log_manager.on_dir_offline(self._dir_offline)
+        self.log_manager.on_stall(
+            lambda is_stalled, text: self.server.pump.post(DisksStalled(is_stalled, text))
+        )
         self._raft = RaftDriver(
             runtime, raft_config(config, folder), self._metadata_log, self.server, self._failed
         )

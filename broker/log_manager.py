@@ -12,7 +12,7 @@ import errno
 import logging
 from collections import Counter, deque
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -33,6 +33,7 @@ from holdfast.storage.log import Log
 from holdfast.storage.log_dir import LogDir, Offsets
 from holdfast.storage.meta_properties import LogDirRefused
 from holdfast.storage.serial import Serial
+from holdfast.storage.watched_disk import WatchedDisk
 
 Work: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
 
@@ -40,6 +41,8 @@ Work: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
 CONCURRENCY = 8
 #: How often the devices are asked for their free space, in ms; what is appended meanwhile is counted.
 _SPACE_MS = 1000
+#: Looks at the log dirs within the time after which one has stalled.
+STALL_CHECKS = 4
 #: Sleep of the interval flush, in ms, while no log has `flush.ms`.
 _IDLE_MS = 1000
 #: Errors of a lock that another process holds: an operator's mistake, not a failed disk.
@@ -61,6 +64,8 @@ class LogManagerConfig:
     retention_check_interval_ms: int = 300_000
     #: records are refused while a log dir's device has less; 0: never
     min_free_bytes: int = 0
+    #: a log dir whose operations are under way for so long without an end of any has stalled
+    stall_ms: int = 10_000
 
 
 @dataclass(slots=True)
@@ -84,7 +89,8 @@ class LogManager:
 
     def __init__(self, runtime: Runtime, config: LogManagerConfig, cluster_id: str, node_id: int) -> None:
         assert config.log_dirs
-        self._runtime = runtime
+        self._watched = WatchedDisk(runtime.disk, runtime.clock, config.log_dirs)
+        self._runtime = runtime = replace(runtime, disk=self._watched)
         self._disk = runtime.disk
         self._config = config
         self._cluster_id = cluster_id
@@ -105,6 +111,10 @@ class LogManager:
         self._clean_shutdown_marks = CleanShutdownMarks(runtime.disk, self._dir_failed)
         self._high_watermark_of: Callable[[PartitionId], int | None] = lambda key: None
         self._offline_listener: Callable[[bytes, Sequence[PartitionId]], None] | None = None
+        self._stall_listener: Callable[[bool, str], None] = lambda is_stalled, text: None
+        #: a log dir has answered nothing for so long that the broker is better replaced
+        self._is_stalled = False
+        self._stall_checked_ms = 0
         self._housekeeping = Housekeeping(runtime)
         #: of the task that flushes by time
         self._flush_interval: Interval | None = None
@@ -225,6 +235,7 @@ class LogManager:
             ),
             ("retention", config.retention_check_interval_ms, self.delete_old_segments),
             ("free space", _SPACE_MS, self.measure_space),
+            ("stall check", max(1, config.stall_ms // STALL_CHECKS), self._check_stall),
         ):
             self._housekeeping.repeat(name, interval_ms, work)
         self._housekeeping.start("interval flush", self._flush_by_time())
@@ -301,6 +312,10 @@ class LogManager:
     def on_dir_offline(self, listener: Callable[[bytes, Sequence[PartitionId]], None]) -> None:
         """Call `listener(directory_id, partitions)` at once when a log dir fails."""
         self._offline_listener = listener
+
+    def on_stall(self, listener: Callable[[bool, str], None]) -> None:
+        """Call `listener(is_stalled, why)` when an online log dir answers no more, and when all do again."""
+        self._stall_listener = listener
 
     # --- create and delete -----------------------------------------------------------------------------
 
@@ -500,6 +515,23 @@ class LogManager:
                 await managed.serial.run(partial(managed.log.delete_old_segments, wall_ms, high_watermark))
             except DiskError as error:
                 self._dir_failed(managed.log_dir, error)
+
+    async def _check_stall(self) -> None:
+        silences = [(self._watched.silence_ms(log_dir.path), log_dir.path) for log_dir in self._online_dirs()]
+        silence_ms, path = max(silences, default=(0, ""))
+        # This process may have been paused: what ended meanwhile is heard before the next check.
+        is_paused = self._runtime.clock.now_ms() - self._stall_checked_ms > self._config.stall_ms // 2
+        self._stall_checked_ms = self._runtime.clock.now_ms()
+        is_stalled = silence_ms >= self._config.stall_ms
+        if is_stalled == self._is_stalled or (is_stalled and is_paused):
+            return
+        self._is_stalled = is_stalled
+        text = (
+            f"log dir {path} has ended no operation for {silence_ms} ms"
+            if is_stalled
+            else "all log dirs answer"
+        )
+        self._stall_listener(is_stalled, text)
 
     async def _flush_by_time(self) -> None:
         clock = self._runtime.clock

@@ -21,7 +21,7 @@ from holdfast.broker.core.events import (
 from holdfast.rpc.channel import CallRefused, Channel, Pool, failure_of
 from holdfast.runtime.api import NetworkError, Runtime
 
-#: Time limit for a connection to a source, in ms; the fetcher then tries again.
+#: Longest time limit for a connection to a source, in ms; the fetcher then tries again.
 CONNECT_TIMEOUT_MS = 3000
 
 
@@ -67,21 +67,24 @@ class Peers:
         source_id = effect.source_id
         if effect.request.session_epoch == 0:
             self._drop(source_id)
-            channel = Channel(self._runtime, effect.host, effect.port, self._client_id)
+            channel = Channel(
+                self._runtime, effect.host, effect.port, self._client_id, silence_max_ms=effect.silence_ms
+            )
             source = self._sources[source_id] = _SourceChannel(channel)
-            self._runtime.tasks.start(f"connect to broker {source_id}", self._connect(source_id, source))
+            work = self._connect(source_id, source, min(CONNECT_TIMEOUT_MS, effect.silence_ms))
+            self._runtime.tasks.start(f"connect to broker {source_id}", work)
         source = self._sources[source_id]
         if source.backlog is not None:
             source.backlog.append(effect)
         else:
             self._send(source, effect)
 
-    async def _connect(self, source_id: int, source: _SourceChannel) -> None:
+    async def _connect(self, source_id: int, source: _SourceChannel, timeout_ms: int) -> None:
         if source.is_closed:
             return  # dropped before this task had its first turn
         failure: Exception | None = None
         try:
-            await source.channel.connect(CONNECT_TIMEOUT_MS)
+            await source.channel.connect(timeout_ms)
         except (NetworkError, CallRefused) as error:
             failure = error
         if source.is_closed:

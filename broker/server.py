@@ -26,6 +26,7 @@ from holdfast.broker.core.events import (
     Flush,
     ForgetTopic,
     MetadataCommitted,
+    OffsetRow,
     OpenLog,
     QueueEmpty,
     ReadRow,
@@ -46,6 +47,7 @@ from holdfast.broker.log_effects import LogEffects
 from holdfast.broker.log_manager import LogManager
 from holdfast.broker.peers import Peers
 from holdfast.metadata.answer_steps import AnswerSteps
+from holdfast.broker.time_lookup import find_record
 from holdfast.metadata.ids import PartitionId
 from holdfast.metadata.questions import QUESTION_APIS, Asked, answer_steps
 from holdfast.protocol.api_keys import ApiKey
@@ -57,7 +59,11 @@ from holdfast.protocol.messages.fetch import (
     FetchRequest,
     FetchResponse,
 )
-from holdfast.protocol.messages.list_offsets import ListOffsetsPartitionResponse, ListOffsetsResponse
+from holdfast.protocol.messages.list_offsets import (
+    MAX_TIMESTAMP,
+    ListOffsetsPartitionResponse,
+    ListOffsetsResponse,
+)
 from holdfast.protocol.messages.produce import ProduceRequest
 from holdfast.rpc.channel import CallRefused, was_surely_not_done
 from holdfast.rpc.server import Exchange
@@ -383,23 +389,32 @@ class BrokerServer:
         return row.error_code, records
 
     def _answer_offsets(self, effect: AnswerOffsets) -> None:
+        if any(row.lookup is not None for row in effect.rows):
+            self._runtime.tasks.start("look up times", self._look_up_times(effect))
+            return
+        exchange: Any = effect.reply_to
+        rows = tuple(_offset_row(row, row.error_code, -1, row.offset) for row in effect.rows)
+        exchange.respond(ListOffsetsResponse(0, None, rows))
+
+    async def _look_up_times(self, effect: AnswerOffsets) -> None:
         exchange: Any = effect.reply_to
         rows: list[ListOffsetsPartitionResponse] = []
         for row in effect.rows:
             timestamp, offset, error_code = -1, row.offset, row.error_code
-            if row.timestamp >= 0:
-                managed = self._log_manager.managed(PartitionId(row.topic_id, row.partition_index))
+            managed = self._log_manager.managed(PartitionId(row.topic_id, row.partition_index))
+            if row.lookup is not None and managed is not None:
+                is_newest = row.lookup == MAX_TIMESTAMP
+                wanted = managed.log.max_timestamp if is_newest else row.lookup
                 try:
-                    found = None if managed is None else managed.log.offset_for_timestamp(row.timestamp)
+                    found = await find_record(managed.log, max(0, wanted), self._clock)
                 except DiskError:
                     found, error_code = None, ErrorCode.KAFKA_STORAGE_ERROR
                 if found is not None and found.offset < row.end_offset:
                     timestamp, offset = found
-            rows.append(
-                ListOffsetsPartitionResponse(
-                    row.topic_id, row.partition_index, error_code, timestamp, offset, row.leader_epoch
-                )
-            )
+                elif found is not None and is_newest:
+                    error_code = ErrorCode.OFFSET_NOT_AVAILABLE  # not committed yet
+                await self._clock.sleep(0)  # each partition is a turn of its own
+            rows.append(_offset_row(row, error_code, timestamp, offset))
         exchange.respond(ListOffsetsResponse(0, None, tuple(rows)))
 
     def _forget_topic(self, effect: ForgetTopic) -> None:
@@ -415,6 +430,12 @@ class BrokerServer:
 
     def _stop(self, effect: Stop) -> None:
         self._stopped(effect)
+
+
+def _offset_row(row: OffsetRow, error_code: int, timestamp: int, offset: int) -> ListOffsetsPartitionResponse:
+    return ListOffsetsPartitionResponse(
+        row.topic_id, row.partition_index, error_code, timestamp, offset, row.leader_epoch
+    )
 
 
 def _reads_metadata(request: FetchRequest) -> bool:

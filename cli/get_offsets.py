@@ -18,7 +18,13 @@ from holdfast.cli.options import (
 from holdfast.client.admin import Admin
 from holdfast.client.core.errors import ClientError
 from holdfast.protocol.errors import ErrorCode
-from holdfast.protocol.messages.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+from holdfast.protocol.messages.list_offsets import (
+    EARLIEST_LOCAL_TIMESTAMP,
+    EARLIEST_TIMESTAMP,
+    LATEST_TIERED_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    MAX_TIMESTAMP,
+)
 from holdfast.runtime.api import Runtime
 
 _TIMES = {
@@ -26,6 +32,12 @@ _TIMES = {
     "-1": LATEST_TIMESTAMP,
     "earliest": EARLIEST_TIMESTAMP,
     "-2": EARLIEST_TIMESTAMP,
+    "max-timestamp": MAX_TIMESTAMP,
+    "-3": MAX_TIMESTAMP,
+    "earliest-local": EARLIEST_LOCAL_TIMESTAMP,
+    "-4": EARLIEST_LOCAL_TIMESTAMP,
+    "latest-tiered": LATEST_TIERED_TIMESTAMP,
+    "-5": LATEST_TIERED_TIMESTAMP,
 }
 
 
@@ -34,7 +46,11 @@ _TIMES = {
 @click.option("--topic", help="A regular expression of whole names; without it all topics.")
 @click.option("--topic-partitions", metavar="TOPIC:P[,TOPIC:P]", help="Only these partitions.")
 @click.option(
-    "--time", "when", default="latest", show_default=True, help="latest, earliest or ms since the epoch."
+    "--time",
+    "when",
+    default="latest",
+    show_default=True,
+    help="latest, earliest, max-timestamp or ms since the epoch.",
 )
 @output
 def command(
@@ -53,7 +69,9 @@ def command(
     if timestamp is None:
         timestamp = whole_number(when, INT64_MAX)
     if timestamp is None:
-        raise click.UsageError(f"--time {when}: expected latest, earliest or ms since the epoch")
+        raise click.UsageError(
+            f"--time {when}: expected latest, earliest, max-timestamp or ms since the epoch"
+        )
     named = _named(topic_partitions)
     matching = _pattern(topic)
     answer = CommandAnswer("get-offsets", [])

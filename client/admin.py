@@ -246,7 +246,7 @@ class Admin:
     async def list_offsets(
         self, timestamps: Mapping[tuple[str, int], int], *, timeout_ms: float = _TIMEOUT_MS
     ) -> dict[TopicPartition, FoundOffset]:
-        """`{(topic, partition): (offset, timestamp, leader_epoch)}` for -1 latest, -2 earliest, or ms."""
+        """Per partition (offset, timestamp, leader_epoch) for ms, -1 latest, -2 earliest, -3 newest."""
         wanted = {TopicPartition(*partition): stamp for partition, stamp in timestamps.items()}
         return await list_offsets(self._cluster, self._clock, wanted, timeout_ms)
 

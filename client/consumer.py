@@ -465,7 +465,7 @@ class Consumer:
     async def offsets_for_times(
         self, timestamps: Mapping[tuple[str, int], int], timeout_ms: float = 30_000
     ) -> dict[TopicPartition, FoundOffset]:
-        """By partition the first batch that holds a record at least as young (ms since the epoch)."""
+        """By partition the first record that is at least as young (ms since the epoch); -1 for none."""
         wanted = {TopicPartition(*partition): stamp for partition, stamp in timestamps.items()}
         return await list_offsets(self._cluster, self._clock, wanted, timeout_ms)
 

@@ -21,7 +21,7 @@ _CALL_TIMEOUT_MS = 3_000
 
 
 class FoundOffset(NamedTuple):
-    """`offset` is -1 when no batch is that young; `timestamp` -1 when none was asked for."""
+    """`offset` is -1 when no record is that young; `timestamp` -1 when none was asked for."""
 
     offset: int
     timestamp: int
@@ -39,7 +39,8 @@ class Answers(NamedTuple):
 async def list_offsets(
     cluster: ClusterClient, clock: Clock, wanted: Mapping[TopicPartition, int], timeout_ms: float
 ) -> dict[TopicPartition, FoundOffset]:
-    """The offset for each partition's timestamp (-1 latest, -2 earliest). Raises: ClientError, TimedOut."""
+    """The offset for each partition's timestamp: ms, -1 latest, -2 earliest, -3 newest. Raises: ClientError,
+    TimedOut."""
     deadline_ms = clock.now_ms() + int(timeout_ms)
     found: dict[TopicPartition, FoundOffset] = {}
     repetitions = 0

@@ -205,6 +205,13 @@ BROKER_KEYS: tuple[ConfigKey, ...] = (
     ),
     _int("replica.fetch.backoff.ms", 1000, "Pause after a failed follower fetch.", 0),
     _int("replica.socket.timeout.ms", 30_000, "A follower fetch without answer is given up.", 1),
+    _int(
+        "holdfast.leader.silence.max.ms",
+        3000,
+        "A follower connects anew to a leader that sends no byte of an answer for so long, and reports it as "
+        "unreachable after twice that.",
+        1,
+    ),
     _int("num.replica.fetchers", 1, "Fetchers per source broker.", 1),
     _int(
         "replica.high.watermark.checkpoint.interval.ms", 5000, "Period of the high watermark checkpoint.", 1
@@ -223,6 +230,17 @@ BROKER_KEYS: tuple[ConfigKey, ...] = (
         "below half of it; 0: never, until the disk is full and the log dir fails.",
     ),
     _int("request.timeout.ms", 30_000, "A request to another node without answer is given up.", 1),
+    _int(
+        "holdfast.log.dir.stall.ms",
+        10_000,
+        "A broker is fenced while operations on a log dir are under way for so long without an end of any.",
+        100,
+    ),
+    _bool(
+        "holdfast.fence.self",
+        True,
+        "Without an answer of a controller for broker.session.timeout.ms, refuse writes with acks 0 and 1.",
+    ),
     _int(
         "message.max.bytes", 1_048_588, "Largest record batch; it must fit a frame.", 61, ATTACHMENT_MAX_BYTES
     ),

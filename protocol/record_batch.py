@@ -276,6 +276,27 @@ def decode_records(buffer: Buffer) -> list[Record]:
     return records
 
 
+def record_times(buffer: Buffer) -> Iterator[tuple[int, int]]:
+    """(offset, timestamp) of each record of the one batch without compression in `buffer`, one at a time; the
+    rest of a record is passed over. Raises: CorruptBatch."""
+    header = parse_header(buffer)
+    body = bytes(memoryview(buffer)[HEADER_SIZE:])
+    is_append_time = bool(header.attributes & LOG_APPEND_TIME)
+    position = 0
+    for number in range(header.record_count):
+        try:
+            length, start = _get_varint(body, position)
+            timestamp_delta, at = _get_varint(body, start + 1)  # behind the attributes
+            offset_delta, _ = _get_varint(body, at)
+        except IndexError:
+            raise CorruptBatch(f"record {number} of batch {header.base_offset} is cut") from None
+        if length <= 0:
+            raise CorruptBatch(f"record {number} of batch {header.base_offset} has length {length}")
+        time_ms = header.max_timestamp if is_append_time else header.base_timestamp + timestamp_delta
+        yield header.base_offset + offset_delta, time_ms
+        position = start + length
+
+
 def _encode_record(record: Record, timestamp_delta: int, offset_delta: int) -> bytearray:
     out = bytearray(1)  # attributes, unused
     _put_varint(out, timestamp_delta)

@@ -78,7 +78,11 @@ class Channel:
     #: Unanswered calls of a channel; one more is refused with REQUEST_LIMIT_REACHED.
     IN_FLIGHT_MAX = 10_000
 
-    def __init__(self, runtime: Runtime, host: str, port: int, client_id: str) -> None:
+    def __init__(
+        self, runtime: Runtime, host: str, port: int, client_id: str, *, silence_max_ms: int | None = None
+    ) -> None:
+        """`silence_max_ms`: with a request unanswered and not a byte for so long the channel is lost, before
+        the request's own time is over: a long answer may take that. None: only the request's time counts."""
         self.host = host
         self.port = port
         #: the peer's node id, once connected
@@ -98,8 +102,10 @@ class Channel:
         self._lost: NetworkError | None = None
         self._timer: Timer | None = None
         self._timer_ms = 0
-        #: how often bytes have arrived
+        #: how often bytes have arrived, and when they last did
         self._reads = 0
+        self._read_ms = 0
+        self._silence_max_ms = silence_max_ms
 
     @property
     def address(self) -> str:
@@ -239,6 +245,8 @@ class Channel:
         if self._lost is not None:
             return
         self._reads += 1
+        if self._silence_max_ms is not None:
+            self._read_ms = self._clock.now_ms()
         try:
             for frame in self._decoder.feed(data):
                 self._answered(frame.body, frame.attachment)
@@ -287,6 +295,9 @@ class Channel:
     def _arm_timer(self) -> None:
         # One timer, for the earliest deadline. Answers do not move it: it finds nothing and is set anew.
         deadline_ms = self._in_flight.next_deadline_ms()
+        silent_ms = self._silent_at_ms()
+        if deadline_ms is not None and silent_ms is not None:
+            deadline_ms = min(deadline_ms, silent_ms)
         if deadline_ms is None or (self._timer is not None and self._timer_ms <= deadline_ms):
             return
         if self._timer is not None:
@@ -294,9 +305,17 @@ class Channel:
         self._timer_ms = deadline_ms
         self._timer = self._clock.call_later(max(0, deadline_ms - self._clock.now_ms()), self._expire)
 
+    def _silent_at_ms(self) -> int | None:
+        """When the peer counts as silent unless a byte comes; None while no answer is due."""
+        sent_ms = self._in_flight.oldest_ms()
+        if self._silence_max_ms is None or sent_ms is None:
+            return None
+        return max(sent_ms, self._read_ms) + self._silence_max_ms
+
     def _expire(self) -> None:
         self._timer = None
-        is_silent = False
+        silent_ms = self._silent_at_ms()
+        is_silent = silent_ms is not None and self._clock.now_ms() >= silent_ms
         for waiting in self._in_flight.expire(self._clock.now_ms()):
             is_silent = is_silent or self._reads == waiting.item.reads_before
             if not waiting.item.future.done():

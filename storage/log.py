@@ -21,7 +21,7 @@ from holdfast.storage.core.flush_policy import FlushPolicy
 from holdfast.storage.core.flush_stats import FlushReason, FlushStats
 from holdfast.storage.core.leader_epoch_cache import EpochEnd, LeaderEpochCache
 from holdfast.storage.core.producer_state import ProducerState
-from holdfast.storage.core.retention import is_past_time, old_count
+from holdfast.storage.core.retention import must_roll, old_count
 from holdfast.storage.epoch_file import load_epochs, read_epochs
 from holdfast.storage.flusher import Flusher
 from holdfast.storage.folders import make_durably
@@ -45,13 +45,6 @@ class Appended(NamedTuple):
     record_count: int
     #: the flush policy asks for a flush now
     must_flush: bool
-
-
-class TimestampOffset(NamedTuple):
-    """A batch found by timestamp: its largest timestamp and its base offset."""
-
-    timestamp_ms: int
-    offset: int
 
 
 class OffsetOutOfRange(Exception):
@@ -163,6 +156,8 @@ class Log:
             await disk.sync_folder(folder)
         log._producers = await snapshots.load(disk, folder, found.segments)
         log._last_epoch = log._epochs.last_written(log._log_end_offset)
+        if log._segments.active.size:
+            log._segments.active.first_append_ms = runtime.clock.now_ms()
         return log
 
     # --- what is known ---------------------------------------------------------------------------------
@@ -301,9 +296,13 @@ class Log:
             return True
         if self._log_end_offset - active.base_offset > RELATIVE_OFFSET_MAX - _BATCH_RECORDS_MAX:
             return True
-        if config.segment_ms is None or active.first_append_ms is None:
-            return False
-        return self._clock.now_ms() - active.first_append_ms >= config.segment_ms
+        age_ms = self._append_age_ms()
+        return config.segment_ms is not None and age_ms is not None and age_ms >= config.segment_ms
+
+    def _append_age_ms(self) -> int | None:
+        """Time since the first append to the active segment; None while it is empty."""
+        first_ms = self._segments.active.first_append_ms
+        return None if first_ms is None else self._clock.now_ms() - first_ms
 
     def _write(self, buffers: tuple[Buffer, ...]) -> None:
         self._guard.check_append()
@@ -366,14 +365,19 @@ class Log:
         """The largest epoch in this log not above `epoch`, and its end; None when none is known (R80)."""
         return self._epochs.end_offset_for(epoch, self._log_end_offset)
 
-    def offset_for_timestamp(self, timestamp_ms: int) -> TimestampOffset | None:
-        """The first batch with a record at or after `timestamp_ms`; None when there is none. Raises:
+    @property
+    def max_timestamp(self) -> int:
+        """The largest timestamp of all records, -1 when none has one."""
+        return max(segment.max_timestamp for segment in self._segments)
+
+    def batch_for_timestamp(self, timestamp_ms: int) -> bytes | None:
+        """The first batch with a record at or after `timestamp_ms`, whole; None when there is none. Raises:
         DiskError."""
         with self._guard.failing():
             header = self._segments.find_timestamp(timestamp_ms, self._log_start_offset)
         if header is None:
             return None
-        return TimestampOffset(header.max_timestamp, max(header.base_offset, self._log_start_offset))
+        return self.read(max(header.base_offset, self._log_start_offset), 1, header.next_offset)
 
     # --- flush -----------------------------------------------------------------------------------------
 
@@ -451,7 +455,8 @@ class Log:
     async def delete_old_segments(self, wall_ms: int, high_watermark: int) -> int:
         """Delete segments beyond retention by time or size, and those below the log start; returns how many.
 
-        Oldest first, and only what is committed and flushed. Drops silent producers too (R94). Raises:
+        Oldest first, and only what is committed and flushed. An active segment whose time is over is rolled,
+        and deleted by a later call, when its flush is done. Drops silent producers too (R94). Raises:
         DiskError.
         """
         for tap in self.taps:
@@ -465,10 +470,8 @@ class Log:
         self._producers.expire(wall_ms, self._config.producer_id_expiration_ms)
         async with self._guard.change("retention"):
             kept_offset = min(high_watermark, self._flushed_offset)
-            is_all_safe = self._log_end_offset <= kept_offset
-            active = self._segments.active
-            if active.size and is_all_safe and is_past_time(age_of(active), self._config, wall_ms):
-                await self._roll()
+            if must_roll(age_of(self._segments.active), self._config, wall_ms, self._append_age_ms()):
+                await self._roll()  # and the pass that finds it flushed deletes it
             count = old_count(
                 self._segments.ages(),
                 self._config,

@@ -62,7 +62,7 @@ class Segment:
         self.max_timestamp = -1
         #: epoch of the last batch, -1 while empty
         self.last_epoch = -1
-        #: monotonic time of the first append since the segment was opened; None before it
+        #: monotonic time of the first append, or of the start that found records; None while empty
         self.first_append_ms: int | None = None
         #: False once closed or deleted: its files must not be used
         self.is_open = True

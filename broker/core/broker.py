@@ -17,6 +17,7 @@ from holdfast.broker.core.events import (
     CeilingsStored,
     CleanShutdownDisproved,
     ControllerChanged,
+    DisksStalled,
     Effect,
     EpochStarted,
     Event,
@@ -128,6 +129,7 @@ class Broker:
             LogsLoaded: replica_manager.logs_loaded,
             LogsOffline: replica_manager.logs_offline,
             CleanShutdownDisproved: self._on_proof_belied,
+            DisksStalled: self._on_disks_stalled,
             LogOpened: replica_manager.log_opened,
             Started: self._on_started,
             ShutdownWanted: self._on_shutdown_wanted,
@@ -232,7 +234,7 @@ class Broker:
         self.fetchers.flushed(event.key)
         partition = self.partitions.get(event.key)
         if partition is not None:
-            self._effects += self.produce_path.flushed(partition)
+            self._effects += self.produce_path.flushed(partition, now_ms)
             self._replica_manager.advance(partition, now_ms)
 
     def _on_epoch_started(self, event: EpochStarted, now_ms: int) -> None:
@@ -263,7 +265,10 @@ class Broker:
             self._effects += self.fetchers.appended(key, error_message, must_flush, now_ms)
 
     def _on_fetch_failed(self, event: FetchFailed, now_ms: int) -> None:
+        count = len(self.fetchers.unreachable)
         self._effects += self.fetchers.failed(event, now_ms)
+        if len(self.fetchers.unreachable) > count:
+            self.lifecycle.hurry(now_ms)  # writes may wait for another leader
 
     # --- time ----------------------------------------------------------------------------------------------
 
@@ -272,12 +277,10 @@ class Broker:
         self._effects += self.fetchers.requests(now_ms)
         self._replica_manager.store_ceilings(now_ms)
         self._effects += self._link.requests(
-            self.image.offset, now_ms, self._replica_manager.offline_to_report()
+            self.image.offset, now_ms, self._replica_manager.offline_to_report(), self.fetchers.unreachable
         )
 
     def _on_tick(self, event: Tick, now_ms: int) -> None:
-        self._effects += self.produce_path.expire(now_ms)
-        self._effects += self.fetch_path.expire(now_ms)
         self._stop_for(self.lifecycle.check_times(now_ms))
         if now_ms >= self._shrink_ms:
             self._shrink_ms = now_ms + max(1, self.config.replica_lag_ms_max // 2)
@@ -289,6 +292,9 @@ class Broker:
                     partition, now_ms
                 )  # a follower that fell behind no longer holds back the high watermark (F3)
             self._replica_manager.lower_ceilings(now_ms)
+        # last: what the high watermark has passed in this very tick is not late
+        self._effects += self.produce_path.expire(now_ms)
+        self._effects += self.fetch_path.expire(now_ms)
 
     # --- controller ----------------------------------------------------------------------------------------
 
@@ -299,6 +305,11 @@ class Broker:
         assert not self.has_roles, "logs are compared with their mark before anybody is served from them"
         self._note(Level.WARNING, "logs differ from what the last stop left: registering as after a crash")
         self._link.clean_shutdown_disproved(event.incarnation_id, now_ms)
+
+    def _on_disks_stalled(self, event: DisksStalled, now_ms: int) -> None:
+        how = "fenced until it does" if event.is_stalled else "to be unfenced"
+        self._note(Level.WARNING if event.is_stalled else Level.INFO, f"{event.text}: this broker asks {how}")
+        self.lifecycle.disks_stalled(event.is_stalled, now_ms)
 
     def _on_shutdown_wanted(self, event: ShutdownWanted, now_ms: int) -> None:
         self._stop_for(self.lifecycle.shutdown_wanted(now_ms))

@@ -53,7 +53,10 @@ class BrokerConfig:
     replica_fetch_response_max_bytes: int
     replica_fetch_backoff_ms: int
     replica_socket_timeout_ms: int
+    leader_silence_ms: int
     request_timeout_ms: int
+    #: acknowledge no write alone once the session with the controller is over
+    fences_itself: bool
     fetch_max_bytes: int
     #: largest frame that the broker reads
     frame_max_bytes: int
@@ -116,7 +119,9 @@ class BrokerConfig:
             replica_fetch_response_max_bytes=values["replica.fetch.response.max.bytes"],
             replica_fetch_backoff_ms=values["replica.fetch.backoff.ms"],
             replica_socket_timeout_ms=values["replica.socket.timeout.ms"],
+            leader_silence_ms=values["holdfast.leader.silence.max.ms"],
             request_timeout_ms=values["request.timeout.ms"],
+            fences_itself=values["holdfast.fence.self"],
             fetch_max_bytes=values["fetch.max.bytes"],
             frame_max_bytes=values["socket.request.max.bytes"],
             request_memory_bytes=request_memory(values),

@@ -78,12 +78,13 @@ class ReadRow(NamedTuple):
 
 
 class OffsetRow(NamedTuple):
-    """One row of a ListOffsets answer. With `timestamp` >= 0 the shell looks it up below `end_offset`."""
+    """One row of a ListOffsets answer. The shell finds the record of the time `lookup` below `end_offset`."""
 
     topic_id: bytes
     partition_index: int
     error_code: int
-    timestamp: int
+    #: ms since the epoch, or MAX_TIMESTAMP; None when `offset` is the answer
+    lookup: int | None
     offset: int
     end_offset: int
     leader_epoch: int
@@ -125,6 +126,14 @@ class LogsOffline:
     posted earlier."""
 
     keys: tuple[PartitionId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DisksStalled:
+    """A log dir answers no more, or all do again. Nothing is wrong with its content."""
+
+    is_stalled: bool
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -407,6 +416,8 @@ class SendFetch:
     port: int
     request: FetchRequest
     timeout_ms: int
+    #: without a byte for so long the connection is given up
+    silence_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -448,6 +459,7 @@ Event: TypeAlias = (
     | Started
     | LogsLoaded
     | LogsOffline
+    | DisksStalled
     | CleanShutdownDisproved
     | LogOpened
     | RequestReceived

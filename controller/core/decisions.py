@@ -50,6 +50,7 @@ class CauseKind(Enum):
     MANAGER_SWITCHED_OFF = 21
     LOG_DIR_FAILED = 22
     TAKEOVER = 23
+    LEADER_UNREACHABLE = 24
 
 
 _TEXTS = {
@@ -76,6 +77,7 @@ _TEXTS = {
     CauseKind.ELR_SWITCHED_OFF: "eligible leader replicas were switched off",
     CauseKind.LOG_DIR_FAILED: "a log dir of broker {broker} failed",
     CauseKind.MANAGER_SWITCHED_OFF: "the recovery manager was switched off",
+    CauseKind.LEADER_UNREACHABLE: "followers cannot fetch from leader {broker}",
     CauseKind.TAKEOVER: "a new active controller made a missing election",
 }
 

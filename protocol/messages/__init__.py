@@ -95,7 +95,7 @@ APIS: dict[ApiKey, Api] = {
             ApiKey.BROKER_HEARTBEAT,
             broker_registration.BrokerHeartbeatRequest,
             broker_registration.BrokerHeartbeatResponse,
-            max_version=1,
+            max_version=2,
         ),
         Api(
             ApiKey.UNREGISTER_BROKER,

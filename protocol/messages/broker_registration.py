@@ -81,6 +81,9 @@ class BrokerHeartbeatRequest:
         since=1,
         default=(),
     )
+    unreachable: tuple[int, ...] = field(
+        array(int32), "Leaders that the broker cannot fetch from, ascending.", since=2, default=()
+    )
 
 
 @message
@@ -92,3 +95,9 @@ class BrokerHeartbeatResponse:
     is_caught_up: bool = field(boolean, "The broker has applied its own registration.")
     is_fenced: bool = field(boolean, "Fenced after this heartbeat.")
     should_shut_down: bool = field(boolean, "Controlled shutdown is complete: stop now.")
+    session_timeout_ms: int = field(
+        int32,
+        "The controller fences the broker this long after a heartbeat without another; -1 unknown.",
+        since=2,
+        default=-1,
+    )

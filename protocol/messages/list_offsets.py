@@ -1,4 +1,4 @@
-"""ListOffsets (2): first, last or by timestamp (batch granularity, D4)."""
+"""ListOffsets (2): first, last, newest or by timestamp."""
 
 from holdfast.protocol.schema.fields import (
     array_of,
@@ -15,6 +15,12 @@ from holdfast.protocol.schema.fields import (
 #: `timestamp` values with a meaning of their own.
 LATEST_TIMESTAMP = -1
 EARLIEST_TIMESTAMP = -2
+#: of the record with the largest timestamp
+MAX_TIMESTAMP = -3
+#: of the first record on the broker's own disk: there is no other storage
+EARLIEST_LOCAL_TIMESTAMP = -4
+#: of the last record in another storage: there is none
+LATEST_TIERED_TIMESTAMP = -5
 
 
 @message
@@ -24,7 +30,10 @@ class ListOffsetsPartition:
     topic_id: bytes = field(uuid, "Topic.")
     partition_index: int = field(int32, "Partition.")
     current_leader_epoch: int = field(int32, "Leader epoch that the client believes in, -1 for none.")
-    timestamp: int = field(int64, "-1 latest (high watermark), -2 earliest, else ms since the epoch.")
+    timestamp: int = field(
+        int64,
+        "-1 latest (high watermark), -2 and -4 earliest, -3 newest record, -5 none, else ms since the epoch.",
+    )
 
 
 @message
@@ -43,7 +52,7 @@ class ListOffsetsPartitionResponse:
     error_code: int = field(
         int16, "OFFSET_NOT_AVAILABLE until the high watermark reaches the epoch's start (F6, A-6)."
     )
-    timestamp: int = field(int64, "Timestamp of the batch found, -1 when none was asked for or found.")
+    timestamp: int = field(int64, "Timestamp of the record found, -1 when none was asked for or found.")
     offset: int = field(int64, "The offset, -1 when there is none.")
     leader_epoch: int = field(int32, "Leader epoch of the answer.")
 

@@ -76,6 +76,10 @@ class InFlight(Generic[T]):
         """When to call `expire` again; None when nothing waits."""
         return self._deadline_ms if self._waiting else None
 
+    def oldest_ms(self) -> int | None:
+        """When the oldest unanswered request was sent; None when nothing waits."""
+        return next((one.sent_ms for one in self._waiting.values()), None)
+
     def expire(self, now_ms: int) -> list[Waiting[T]]:
         """The requests whose deadline has come, oldest first; they wait no more."""
         expired = {key: one for key, one in self._waiting.items() if one.deadline_ms <= now_ms}

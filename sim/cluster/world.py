@@ -59,6 +59,7 @@ BROKER_PROPERTIES = {
     "replica.lag.time.max.ms": "2000",
     "replica.fetch.backoff.ms": "100",
     "replica.socket.timeout.ms": "2000",
+    "holdfast.leader.silence.max.ms": "300",
     "request.timeout.ms": "2000",
     "replica.high.watermark.checkpoint.interval.ms": "1000",
     "holdfast.ceiling.records": "20",
@@ -306,6 +307,8 @@ class World:
             properties["log.retention.check.interval.ms"] = "1500"
             # Its pass forgets silent producers, by a wall clock that faults put forward by days.
             properties["producer.id.expiration.ms"] = "2147483647"
+        if self.shape.short_intervals:
+            properties["holdfast.log.dir.stall.ms"] = "1000"
         if self.shape.small_fetches:
             properties["replica.fetch.response.max.bytes"] = "1"
         if self.shape.tiny_limits:

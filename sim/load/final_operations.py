@@ -13,8 +13,9 @@ from holdfast.client.admin import Admin
 from holdfast.client.admin_configs import Resource
 from holdfast.client.core.errors import RowError
 from holdfast.metadata.image import MetadataImage
+from holdfast.protocol.compression import unpack_batch
 from holdfast.protocol.messages.elect_leaders import ElectionKind
-from holdfast.protocol.record_batch import BatchHeader, iter_batches
+from holdfast.protocol.record_batch import decode_records, iter_batches
 from holdfast.protocol.topic_names import TopicPartition
 from holdfast.sim.cluster.nodes import SimBroker
 from holdfast.sim.cluster.world import World
@@ -236,28 +237,32 @@ def _offsets(world: World, stamp: int) -> tuple[Callable[[Admin], Awaitable[Any]
 
 
 def _offsets_by_time(world: World) -> tuple[Callable[[Admin], Awaitable[Any]], Callable[[], Any]]:
-    """Where the batch in the middle of each log is, by the time of its newest record; two are asked for in
+    """Where a record in the middle of each log is, by its time, the newest of its batch; two are asked for in
     turn, that time and the next millisecond."""
 
-    def headers(place: int, leader: SimBroker) -> list[BatchHeader]:
+    def times(place: int, leader: SimBroker) -> list[tuple[int, int, int]]:
+        """(offset, time, newest time of the batch)"""
         replica, node = world.replica(leader, place), leader.node
         assert replica is not None
         assert node is not None
         log = node.log_manager.logs[replica.key]
-        data, offset = [], log.log_start_offset
+        found: list[tuple[int, int, int]] = []
+        offset = log.log_start_offset
         while offset < replica.high_watermark:
-            data += [header for header, _ in iter_batches(log.read(offset, 1 << 20, replica.high_watermark))]
-            offset = data[-1].base_offset + data[-1].last_offset_delta + 1
-        return data
+            for header, batch in iter_batches(log.read(offset, 1 << 20, replica.high_watermark)):
+                records = decode_records(unpack_batch(batch))
+                found += [(one.offset, one.timestamp_ms, header.max_timestamp) for one in records]
+                offset = header.next_offset
+        return [row for row in found if row[0] >= log.log_start_offset]
 
     def wanted() -> dict[TopicPartition, tuple[int, int]]:
-        """{partition: (a time, the first batch that is not older)}"""
+        """{partition: (a time, the first record that is not older)}"""
         found = {}
         for place, _, leader in world.led_partitions():
-            batches = headers(place, leader)
-            if batches:
-                stamp = batches[len(batches) // 2].max_timestamp + place % 2
-                first = next((one.base_offset for one in batches if one.max_timestamp >= stamp), -1)
+            records = times(place, leader)
+            if records:
+                stamp = records[len(records) // 2][2] + place % 2
+                first = next((offset for offset, time_ms, _ in records if time_ms >= stamp), -1)
                 found[partition_at(place)] = stamp, first
         return found
 

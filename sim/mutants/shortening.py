@@ -7,7 +7,7 @@ from typing import Any
 
 from holdfast.broker.core.replicas.replica_manager import ReplicaManager
 from holdfast.metadata.delta import MetadataDelta
-from holdfast.sim.mutants.mutant import Patch, Setting, mutant
+from holdfast.sim.mutants.mutant import Setting, mutant
 from holdfast.storage import epoch_file, log, snapshots
 from holdfast.storage.core import retention
 from holdfast.storage.log import Log
@@ -170,17 +170,12 @@ SLOW = Setting(
 )
 
 
-def _is_not_past_time(original: Any, segment: Any, config: Any, wall_ms: int) -> bool:
-    return False
-
-
 @mutant(
     retention,
     "is_past_time",
     breaks="D5",
     by="D5",
     setting=SLOW,
-    more=(Patch(log, "is_past_time", _is_not_past_time),),
     killed_by="D5@7",
 )
 def nothing_is_ever_old(original: Any, segment: Any, config: Any, wall_ms: int) -> bool:

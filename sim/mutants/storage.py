@@ -138,7 +138,7 @@ async def retries_failed_flush(original: Any, self: Any) -> Any:
         try:
             return await original(self)
         except DiskError:
-            self.log._error = None
+            getattr(self.log, "_file", self.log)._error = None
     await original(self)
 
 

@@ -1,7 +1,8 @@
 """Which segments of a log retention deletes: by time, by size, or below the log start.
 
 Owns the rule; never deletes. Oldest segments first, and only what is committed and flushed: other segments
-may be needed by a follower or after a power loss.
+may be needed by a follower or after a power loss. The active segment of a log without appends is rolled when
+its time has come: the flush that comes with a roll is what such a log may never get otherwise.
 """
 
 from collections.abc import Sequence
@@ -25,6 +26,15 @@ def is_past_time(segment: SegmentAge, config: LogConfig, wall_ms: int) -> bool:
     if config.retention_ms is None or segment.max_timestamp < 0:
         return False
     return wall_ms - segment.max_timestamp > config.retention_ms
+
+
+def must_roll(active: SegmentAge, config: LogConfig, wall_ms: int, append_age_ms: int | None) -> bool:
+    """True when the active segment is past `retention.ms`, so that retention needs it closed, or past
+    `segment.ms`. `append_age_ms`: ms since the first append to it, None while it is empty."""
+    if not active.size_bytes or append_age_ms is None:
+        return False
+    is_past_age = config.segment_ms is not None and append_age_ms >= config.segment_ms
+    return is_past_age or is_past_time(active, config, wall_ms)
 
 
 def old_count(

@@ -6,6 +6,7 @@ kind. A call to a former controller is forgotten. What an answer means for parti
 caller.
 """
 
+from collections.abc import Set
 from enum import Enum
 from typing import Any
 
@@ -51,13 +52,17 @@ class ControllerLink:
     # --- calls ---------------------------------------------------------------------------------------------
 
     def requests(
-        self, metadata_offset: int, now_ms: int, offline: tuple[OfflineTopic, ...] = ()
+        self,
+        metadata_offset: int,
+        now_ms: int,
+        offline: tuple[OfflineTopic, ...] = (),
+        unreachable: Set[int] = frozenset(),
     ) -> list[Effect]:
         """The calls that are due now."""
         if self.controller_id is None or not self.is_started:
             return []
         effects: list[Effect] = []
-        request: Any = self.lifecycle.next_request(metadata_offset, now_ms, offline)
+        request: Any = self.lifecycle.next_request(metadata_offset, now_ms, offline, unreachable)
         if request is not None:
             effects.append(self._call(Purpose.LIFECYCLE, request))
         if not self.lifecycle.is_registered:
@@ -76,7 +81,10 @@ class ControllerLink:
         assert self.controller_id is not None
         self._last_call_id += 1
         self._calls[self._last_call_id] = purpose
-        return CallController(self._last_call_id, self.controller_id, request, self._request_timeout_ms)
+        timeout_ms = self._request_timeout_ms
+        if purpose is Purpose.LIFECYCLE:
+            timeout_ms = min(timeout_ms, self.lifecycle.answer_timeout_ms)
+        return CallController(self._last_call_id, self.controller_id, request, timeout_ms)
 
     def is_awaited(self, event: CallAnswered) -> bool:
         """Whether the answer is still expected. Ask once: the call is over afterwards."""

@@ -10,6 +10,7 @@ stay fenced (N-2).
     any      -> PENDING_CONTROLLED_SHUTDOWN -> SHUTTING_DOWN
 """
 
+from collections.abc import Set
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TypeAlias
@@ -30,6 +31,8 @@ RETRY_MS_MIN = 50
 RETRY_MS_MAX = 1000
 #: Heartbeat interval while a change is due: ready but still fenced, or shutting down.
 HURRY_MS = 100
+#: A registration or heartbeat without an answer is given up after a heartbeat interval, but not sooner.
+ANSWER_MS_MIN = 1000
 #: A controlled shutdown ends when no controller has answered for so long: without one no leadership
 #: moves.
 SILENCE_MS_MAX = 5000
@@ -107,6 +110,8 @@ class Lifecycle:
         self.was_clean: bool | None = None
         #: the logs are loaded and the roles taken: the broker may be unfenced
         self.is_ready = False
+        #: a log dir answers no more: other brokers lead and acknowledge until it does
+        self.is_stalled = False
         self._heartbeat_ms = heartbeat_ms
         self._controlled_shutdown = controlled_shutdown
         self._shutdown_timeout_ms = shutdown_timeout_ms
@@ -118,22 +123,44 @@ class Lifecycle:
         self._in_flight = False
         self._shutdown_deadline_ms: int | None = None
         self._heard_ms = now_ms
+        self._sent_ms = now_ms
+        #: when the controller may fence this broker unless it hears another heartbeat; None while unknown
+        self._session_end_ms: int | None = None
 
     @property
     def is_registered(self) -> bool:
         """The controller has given this broker an epoch and still knows it."""
         return self.broker_epoch >= 0
 
+    @property
+    def answer_timeout_ms(self) -> int:
+        """How long a request waits for its answer. A lost connection shows by silence alone, and must be
+        replaced well within a session."""
+        return max(ANSWER_MS_MIN, self._heartbeat_ms)
+
+    def is_session_over(self, now_ms: int) -> bool:
+        """True when the controller has fenced this broker, or may have, and elected other leaders.
+
+        Counted from the sending of the last heartbeat that was answered: never later than the controller
+        counts."""
+        return self.is_fenced or (self._session_end_ms is not None and now_ms >= self._session_end_ms)
+
     # --- requests ----------------------------------------------------------------------------------------
 
     def next_request(
-        self, metadata_offset: int, now_ms: int, offline: tuple[OfflineTopic, ...] = ()
+        self,
+        metadata_offset: int,
+        now_ms: int,
+        offline: tuple[OfflineTopic, ...] = (),
+        unreachable: Set[int] = frozenset(),
     ) -> LifecycleRequest | None:
         """The request to send to the active controller now, None when none is due. `offline`: replicas in
-        failed log dirs that the controller does not know of yet."""
+        failed log dirs that the controller does not know of yet; `unreachable`: leaders that this broker
+        cannot fetch from."""
         if self._in_flight or now_ms < self._next_ms or self.state is BrokerState.SHUTTING_DOWN:
             return None
         self._in_flight = True
+        self._sent_ms = now_ms
         identity = self.identity
         if not self.is_registered:
             return BrokerRegistrationRequest(
@@ -150,9 +177,10 @@ class Lifecycle:
             identity.broker_id,
             self.broker_epoch,
             metadata_offset,
-            want_fence=not self.is_ready,
+            want_fence=not self.is_ready or self.is_stalled,
             want_shutdown=self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN,
             offline=offline,
+            unreachable=tuple(sorted(unreachable)),
         )
 
     def hurry(self, now_ms: int) -> None:
@@ -213,6 +241,8 @@ class Lifecycle:
             self._retry(now_ms)
             return None
         self._failures = 0
+        if response.session_timeout_ms >= 0:
+            self._session_end_ms = self._sent_ms + response.session_timeout_ms
         self.is_fenced = response.is_fenced
         if self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN:
             if response.should_shut_down:
@@ -221,7 +251,7 @@ class Lifecycle:
             return None
         if self.state is BrokerState.RECOVERY and not response.is_fenced:
             self.state = BrokerState.RUNNING
-        in_a_hurry = self.is_ready and response.is_fenced
+        in_a_hurry = self.is_ready and response.is_fenced and not self.is_stalled
         self._next_ms = now_ms + (min(HURRY_MS, self._heartbeat_ms) if in_a_hurry else self._heartbeat_ms)
         return None
 
@@ -259,6 +289,11 @@ class Lifecycle:
         self.is_ready = True
         if self.state is BrokerState.STARTING:
             self.state = BrokerState.RECOVERY
+        self.hurry(now_ms)
+
+    def disks_stalled(self, is_stalled: bool, now_ms: int) -> None:
+        """A log dir answers no more, or all do again: ask to be fenced, or unfenced, at once."""
+        self.is_stalled = is_stalled
         self.hurry(now_ms)
 
     def shutdown_wanted(self, now_ms: int) -> StopReason | None:

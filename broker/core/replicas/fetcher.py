@@ -102,6 +102,7 @@ class Source:
         "rows",
         "session_epoch",
         "session_id",
+        "silent_since_ms",
         "source_id",
     )
 
@@ -126,6 +127,8 @@ class Source:
         self.failures = 0
         #: no new session before this time
         self.resume_ms = 0
+        #: since when requests have had no answer, None while none waits for one
+        self.silent_since_ms: int | None = None
 
 
 class Fetchers:
@@ -140,13 +143,19 @@ class Fetchers:
         response_max_bytes: int,
         backoff_ms: int,
         timeout_ms: int,
+        silence_ms: int = 3000,
     ) -> None:
+        """`silence_ms`: a connection with a fetch under way and not a byte for so long, beyond the wait that
+        the fetch asks for, is given up; a source that did not answer for twice as long is unreachable."""
         self._broker_id = broker_id
         self._wait_ms = wait_ms
         self._max_bytes = max_bytes
         self._response_max_bytes = response_max_bytes
         self._backoff_ms = max(backoff_ms, PAUSE_MS_MIN)
         self._timeout_ms = timeout_ms
+        self._silence_ms = silence_ms
+        #: sources that do not answer, also over a new connection
+        self.unreachable: set[int] = set()
         self._sources: dict[int, Source] = {}
         self._source_of: dict[PartitionId, Source] = {}
         #: effects under way on a followed log: its row waits for all of them
@@ -226,6 +235,8 @@ class Fetchers:
         ):
             return []
         source.in_flight.remove(event.session_epoch)
+        source.silent_since_ms = now_ms if source.in_flight else None
+        self.unreachable.discard(source.source_id)
         self._touched[source.source_id] = source
         response = event.response
         if response.error_code != ErrorCode.NONE:
@@ -371,6 +382,7 @@ class Fetchers:
                 effects += self._close_session(source)
                 self._touched.pop(source.source_id, None)
                 self._sources.pop(source.source_id, None)
+                self.unreachable.discard(source.source_id)
             elif self.broker_epoch < 0:
                 continue  # `restart` marks all as touched
             elif now_ms < source.resume_ms:
@@ -381,6 +393,8 @@ class Fetchers:
                 self._promise_first(source)
                 request = self._next_request(source)
                 if request is not None:
+                    if source.silent_since_ms is None:
+                        source.silent_since_ms = now_ms
                     effects.append(
                         SendFetch(
                             source.source_id,
@@ -388,6 +402,7 @@ class Fetchers:
                             source.port,
                             request,
                             self._wait_ms + self._timeout_ms,
+                            self._wait_ms + self._silence_ms,
                         )
                     )
         return effects
@@ -520,6 +535,9 @@ class Fetchers:
         )
         source.failures += 1
         source.resume_ms = now_ms + pause_ms
+        since_ms = source.silent_since_ms
+        if source.failures > 1 and since_ms is not None and now_ms - since_ms >= 2 * self._silence_ms:
+            self.unreachable.add(source.source_id)
         return self._close_session(source)
 
     def _close_session(self, source: Source) -> list[Effect]:

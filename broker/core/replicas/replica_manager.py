@@ -75,7 +75,12 @@ class ReplicaManager:
         #: the brokers registered in the image
         self.brokers = KnownBrokers()
         self._max_message_bytes: dict[PartitionId, int] = {}
-        self.produce_path = ProducePath(self.partitions, self._max_message_bytes, purgatory_max)
+        self.produce_path = ProducePath(
+            self.partitions,
+            self._max_message_bytes,
+            purgatory_max,
+            lambda now_ms: config.fences_itself and lifecycle.is_session_over(now_ms),
+        )
         self.fetch_path = FetchPath(self.partitions, purgatory_max, config.fetch_max_bytes)
         self.fetchers = Fetchers(
             config.node_id,
@@ -84,6 +89,7 @@ class ReplicaManager:
             response_max_bytes=config.replica_fetch_response_max_bytes,
             backoff_ms=config.replica_fetch_backoff_ms,
             timeout_ms=config.replica_socket_timeout_ms,
+            silence_ms=config.leader_silence_ms,
         )
         #: roles are taken: the image holds the broker's own registration (N-2)
         self.has_roles = False

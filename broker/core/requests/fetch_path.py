@@ -30,7 +30,13 @@ from holdfast.broker.core.requests.purgatory import DelayedFetch, FetchPurgatory
 from holdfast.metadata.ids import PartitionId
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse
-from holdfast.protocol.messages.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, ListOffsetsRequest
+from holdfast.protocol.messages.list_offsets import (
+    EARLIEST_LOCAL_TIMESTAMP,
+    EARLIEST_TIMESTAMP,
+    LATEST_TIERED_TIMESTAMP,
+    MAX_TIMESTAMP,
+    ListOffsetsRequest,
+)
 from holdfast.protocol.messages.offset_for_leader_epoch import (
     EpochPartition,
     EpochPartitionResponse,
@@ -44,6 +50,8 @@ WAIT_MS_MAX = 60_000
 SIZES_KEPT = 32
 #: Said of a range that begins before the remembered sizes: more than any fetch wants at once.
 UNKNOWN_SIZE_BYTES = 1 << 40
+
+_EARLIEST = (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP)
 
 _NAMED_TWICE = "name each partition once per request"
 _NEW_SESSION = "start a new session with session_epoch 0 and all partitions"
@@ -365,8 +373,8 @@ class FetchPath:
     # --- questions about offsets -------------------------------------------------------------------------
 
     def list_offsets(self, reply_to: object, request: ListOffsetsRequest) -> Effect:
-        """The first offset, the last one, or one by timestamp. The last one is not available while the high
-        watermark may be lower than one that an earlier leader has shown (F6, A-6)."""
+        """The first offset, the last one, or one by the timestamp of a record. The last one is not available
+        while the high watermark may be lower than one that an earlier leader has shown (F6, A-6)."""
         rows: list[OffsetRow] = []
         for asked in request.partitions:
             partition = self._partitions.get(PartitionId(asked.topic_id, asked.partition_index))
@@ -374,20 +382,23 @@ class FetchPath:
             code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             if partition is not None:
                 code = partition.check_leader(asked.current_leader_epoch)
-                if code is ErrorCode.NONE and asked.timestamp == EARLIEST_TIMESTAMP:
+                if code is ErrorCode.NONE and asked.timestamp < LATEST_TIERED_TIMESTAMP:
+                    code = ErrorCode.INVALID_REQUEST
+                elif code is ErrorCode.NONE and asked.timestamp in _EARLIEST:
                     offset = partition.log.log_start_offset
-                elif code is ErrorCode.NONE:
+                elif code is ErrorCode.NONE and asked.timestamp != LATEST_TIERED_TIMESTAMP:
                     offset = partition.visible_high_watermark
                     if offset < 0:
                         code = ErrorCode.OFFSET_NOT_AVAILABLE
-            by_time = asked.timestamp not in (LATEST_TIMESTAMP, EARLIEST_TIMESTAMP) and code is ErrorCode.NONE
+            is_by_time = asked.timestamp >= 0 or asked.timestamp == MAX_TIMESTAMP
+            lookup = asked.timestamp if is_by_time and code is ErrorCode.NONE else None
             rows.append(
                 OffsetRow(
                     asked.topic_id,
                     asked.partition_index,
                     code,
-                    max(0, asked.timestamp) if by_time else -1,
-                    -1 if by_time else offset,
+                    lookup,
+                    offset if lookup is None else -1,
                     offset,
                     -1 if partition is None else partition.leader_epoch,
                 )

@@ -1,12 +1,13 @@
 """The path of a ProduceRequest: check, append, wait, answer (F5).
 
-acks=all waits for the high watermark, acks=1 for the leader's own flush where every write is flushed. Owns
+acks=all waits for the high watermark, acks=1 for the leader's own flush where every write is flushed. A
+broker whose session with the controller is over may have been replaced: it acknowledges nothing alone. Owns
 the waiting requests and the rows of their answers. Reads batch headers only and checks each crc once.
 `broker.core.replicas.partition` owns leadership and the high watermark; the caller reports their changes
 here.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from holdfast.broker.core.events import (
     Append,
@@ -41,6 +42,11 @@ TIMEOUT_MS_MAX = 600_000
 
 _NO_ANSWER, _LEADER, _ALL = 0, 1, -1
 
+_CUT_OFF = (
+    "no controller has answered this broker for a session, so another may lead; refresh the metadata, or use "
+    "acks=all"
+)
+
 
 class ProduceContext:
     """A request whose batches are being appended. It travels with Append and comes back with Appended."""
@@ -67,9 +73,13 @@ class ProducePath:
         partitions: Mapping[PartitionId, Partition],
         max_message_bytes: Mapping[PartitionId, int],
         purgatory_limit: int,
+        is_session_over: Callable[[int], bool] = lambda now_ms: False,
     ) -> None:
+        """`is_session_over(now_ms)`: another broker may lead by now, so writes that wait for no follower are
+        refused."""
         self._partitions = partitions
         self._max_message_bytes = max_message_bytes
+        self._is_session_over = is_session_over
         #: acks=all, by high watermark
         self._replicating: ProducePurgatory[PartitionId] = ProducePurgatory(purgatory_limit)
         #: acks=1, by flushed offset
@@ -90,6 +100,7 @@ class ProducePath:
         batches: list[BatchToAppend] = []
         refusal: tuple[ErrorCode, str]
         is_full = acks != _NO_ANSWER and self._purgatory_for(acks).is_full
+        is_cut_off = acks != _ALL and self._is_session_over(now_ms)
         for index, row in enumerate(request.partitions):
             key = PartitionId(row.topic_id, row.partition_index)
             partition = self._partitions.get(key)
@@ -105,6 +116,8 @@ class ProducePath:
                     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
                     "this broker has no replica of the partition; refresh the metadata",
                 )
+            elif is_cut_off:
+                refusal = ErrorCode.NOT_LEADER_OR_FOLLOWER, _CUT_OFF
             elif key in context.index_of:
                 refusal = (ErrorCode.INVALID_REQUEST, "send one batch per partition and request")
             else:
@@ -169,6 +182,7 @@ class ProducePath:
         if context.acks == _NO_ANSWER:
             return [_unanswered(context)]
         delayed: DelayedProduce[PartitionId] | None = None
+        is_cut_off = context.acks != _ALL and self._is_session_over(now_ms)
         for result in context.results:
             index = context.index_of[result.key]
             partition = self._partitions.get(result.key)
@@ -183,6 +197,8 @@ class ProducePath:
             code = partition.check_waiting(result.leader_epoch, context.acks)
             if code is not ErrorCode.NONE:
                 context.rows[index] = self._refused(result.key, code, _advice(partition, code))
+            elif is_cut_off:
+                context.rows[index] = self._refused(result.key, ErrorCode.NOT_LEADER_OR_FOLLOWER, _CUT_OFF)
             elif _reached(partition, context.acks) >= result.end_offset:
                 context.rows[index] = self._done(partition, result.base_offset, result.batch_epoch)
             else:
@@ -214,19 +230,23 @@ class ProducePath:
         members (I-16)."""
         return self._release(partition, _ALL)
 
-    def flushed(self, partition: Partition) -> list[Effect]:
+    def flushed(self, partition: Partition, now_ms: int) -> list[Effect]:
         """Answer the rows that are durable on the leader."""
-        return self._release(partition, _LEADER)
+        return self._release(partition, _LEADER, is_cut_off=self._is_session_over(now_ms))
 
-    def _release(self, partition: Partition, acks: int) -> list[Effect]:
+    def _release(self, partition: Partition, acks: int, *, is_cut_off: bool = False) -> list[Effect]:
         effects: list[Effect] = []
         purgatory = self._purgatory_for(acks)
         for row in purgatory.release(partition.key, _reached(partition, acks)):
             code = partition.check_waiting(row.leader_epoch, acks)
-            if code is ErrorCode.NONE:
-                row.delayed.rows[row.index] = self._done(partition, row.base_offset, row.batch_epoch)
-            else:
+            if code is not ErrorCode.NONE:
                 row.delayed.rows[row.index] = self._refused(row.key, code, _advice(partition, code))
+            elif is_cut_off:
+                row.delayed.rows[row.index] = self._refused(
+                    row.key, ErrorCode.NOT_LEADER_OR_FOLLOWER, _CUT_OFF
+                )
+            else:
+                row.delayed.rows[row.index] = self._done(partition, row.base_offset, row.batch_epoch)
             self._decided(purgatory, row, effects)
         return effects
 

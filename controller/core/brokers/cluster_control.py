@@ -14,6 +14,7 @@ from holdfast.controller.core.events import ConnectionClosed, Probe, Probed
 from holdfast.controller.core.operators.operations import DONE, OperationResult
 from holdfast.controller.core.partitions.offline_replicas import take_offline
 from holdfast.controller.core.partitions.replication_control import Departure, ReplicationControl
+from holdfast.controller.core.partitions.unreachable_leaders import REPORTS_MIN, replace_leader
 from holdfast.metadata.broker import BrokerRegistration, levels_of
 from holdfast.metadata.configs import endpoint_problem
 from holdfast.metadata.image import MetadataImage
@@ -63,6 +64,10 @@ class Session:
     #: metadata offset that the others must have applied before it may stop: the log's end when its controlled
     #: shutdown began, or when this controller took over; None while it does not shut down
     shutdown_offset: int | None = None
+    #: leaders that it cannot fetch from, as it last reported
+    unreachable: frozenset[int] = frozenset()
+    #: not all partitions of those were looked at
+    must_replace: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,13 +326,32 @@ class ClusterControl:
             self._take_out_for_shutdown(draft, broker)
         # what is not written yet is not confirmed: the broker asks again
         is_done = broker.broker_id not in self._unfinished
+        self._replace_unreachable(draft, session, frozenset(request.unreachable))
         return BrokerHeartbeatResponse(
             error_code=ErrorCode.NONE,
             error_message=None,
             is_caught_up=request.current_metadata_offset > broker.broker_epoch,
             is_fenced=is_done and next_state in (_NextState.FENCED, _NextState.SHUTDOWN_NOW),
             should_shut_down=is_done and next_state is _NextState.SHUTDOWN_NOW,
+            session_timeout_ms=self._config.session_timeout_ms,
         )
+
+    def _replace_unreachable(self, draft: Draft, session: Session, unreachable: frozenset[int]) -> None:
+        """Look at a report once, and again while it leaves partitions for the next heartbeat."""
+        session.must_replace = session.must_replace or unreachable != session.unreachable
+        session.unreachable = unreachable
+        if not session.must_replace:
+            return
+        session.must_replace = False
+        for leader_id in sorted(unreachable):
+            reporters = {
+                broker_id
+                for broker_id, other in sorted(self._sessions.items())
+                if leader_id in other.unreachable and draft.image.is_active(broker_id)
+            }
+            if len(reporters) >= REPORTS_MIN:
+                is_done = replace_leader(draft, leader_id, reporters, self._replication)
+                session.must_replace = session.must_replace or not is_done
 
     def _next_state(
         self,

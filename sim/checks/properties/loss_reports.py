@@ -21,6 +21,7 @@ _CHOSEN = (
     CauseKind.LEADER_BALANCE,
     CauseKind.DESIGNATED,
     CauseKind.LOGS_COMPARED,
+    CauseKind.LEADER_UNREACHABLE,
 )
 _TOLD = re.compile(r"(\S+)-(\d+): .*elected as (\w+); records may be lost")
 

@@ -136,6 +136,17 @@ def _designated(w: ModelWorld, part: PartitionState, change: Change) -> Problem:
     return None
 
 
+def _unreachable(w: ModelWorld, part: PartitionState, change: Change) -> Problem:
+    """Another member of the ISR leads; whether followers reported the leader is not in the record."""
+    leader, successor = change.decision.cause.broker_id, change.after.leader
+    if leader is None or part.leader != leader or successor is None:
+        return f"{leader} does not lead"
+    if not (part.isr & w.active & ~(1 << leader)) >> successor & 1:
+        return f"{successor} may not lead instead of {leader}"
+    actions.change(w, part, part.isr, model_state.DESIGNATION, w.active, designated=successor, proof=False)
+    return None
+
+
 def _moved(w: ModelWorld, part: PartitionState, change: Change) -> Problem:
     """Where to is in the record: what is there and does not leave again."""
     after = change.after
@@ -189,6 +200,7 @@ _STEPS: dict[CauseKind, Step] = {
     CauseKind.PREFERRED_ASKED: _preferred,
     CauseKind.LEADER_BALANCE: _preferred,
     CauseKind.DESIGNATED: _designated,
+    CauseKind.LEADER_UNREACHABLE: _unreachable,
     CauseKind.LOGS_COMPARED: _recovered,
     CauseKind.REASSIGNMENT_ASKED: _moved,
     CauseKind.REASSIGNMENT_CANCELLED: _moved,

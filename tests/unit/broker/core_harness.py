@@ -264,9 +264,11 @@ class CoreHarness:
         self.answer_heartbeats()
         return self
 
-    def answer_heartbeats(self) -> None:
+    def answer_heartbeats(self, session_timeout_ms: int = -1) -> None:
         while self.calls and type(self.calls[0].request).__name__ == "BrokerHeartbeatRequest":
-            self.answer_call(BrokerHeartbeatResponse(ErrorCode.NONE, None, True, False, False))
+            self.answer_call(
+                BrokerHeartbeatResponse(ErrorCode.NONE, None, True, False, False, session_timeout_ms)
+            )
 
     def topic_config(self, name: str, value: str) -> ConfigRecord:
         return ConfigRecord(2, "t", name, value)

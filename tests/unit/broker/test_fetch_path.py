@@ -8,7 +8,15 @@ from holdfast.broker.core.requests.fetch_session import HIGH_WATERMARK_LINGER_MS
 from holdfast.metadata.ids import PartitionId
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.fetch import FetchPartition, FetchRequest, ForgottenPartition
-from holdfast.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest
+from holdfast.protocol.messages.list_offsets import (
+    EARLIEST_LOCAL_TIMESTAMP,
+    EARLIEST_TIMESTAMP,
+    LATEST_TIERED_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    MAX_TIMESTAMP,
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+)
 from holdfast.protocol.messages.offset_for_leader_epoch import EpochPartition, OffsetForLeaderEpochRequest
 from holdfast.scenario.partition import MemoryLog
 from tests.unit.broker.core_harness import KEY, TOPIC, CoreHarness, batch, change, partition, register
@@ -349,15 +357,22 @@ def test_first_and_timed_offsets() -> None:
     harness = CoreHarness()
     harness.logs[KEY] = MemoryLog(20, 0, 5)
     harness.join(partition(1, (1,), min_isr=1))
-    asked = tuple(ListOffsetsPartition(TOPIC, 0, -1, timestamp) for timestamp in (-2, -1, 1234))
+    stamps = (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP, LATEST_TIMESTAMP, LATEST_TIERED_TIMESTAMP, -6)
+    asked = tuple(ListOffsetsPartition(TOPIC, 0, -1, stamp) for stamp in (*stamps, 1234, MAX_TIMESTAMP))
     harness.request(ListOffsetsRequest(asked))
     effect = harness.others.pop()
     assert isinstance(effect, AnswerOffsets)
-    assert [(row.offset, row.timestamp, row.end_offset) for row in effect.rows] == [
-        (5, -1, 5),
-        (20, -1, 20),
-        (-1, 1234, 20),
+    rows = [(ErrorCode(row.error_code).name, row.offset, row.lookup) for row in effect.rows]
+    assert rows == [
+        ("NONE", 5, None),
+        ("NONE", 5, None),
+        ("NONE", 20, None),
+        ("NONE", -1, None),
+        ("INVALID_REQUEST", -1, None),
+        ("NONE", -1, 1234),
+        ("NONE", -1, MAX_TIMESTAMP),
     ]
+    assert {row.end_offset for row in effect.rows[-2:]} == {20}, "nothing above the high watermark is found"
 
 
 def test_end_of_an_epoch_is_told_by_the_leader_only() -> None:

@@ -63,6 +63,53 @@ def row(
     )
 
 
+def reported(harness: CoreHarness) -> tuple[int, ...]:
+    """The unreachable leaders of the next heartbeat; all calls are answered."""
+    harness.tick(2000)
+    (unreachable,) = {call.request.unreachable for call in harness.calls}
+    harness.answer_heartbeats()
+    return tuple(unreachable)
+
+
+def test_leader_that_answers_over_no_connection_is_reported_until_it_answers() -> None:
+    harness = follower()
+    fail(harness, take(harness))
+    harness.now_ms += 5999
+    fail(harness, take(harness))
+    assert reported(harness) == (), "silent for less than twice holdfast.leader.silence.max.ms"
+    fail(harness, take(harness))
+    assert reported(harness) == (2,)
+    answer(harness, take(harness))
+    assert reported(harness) == ()
+
+
+def test_pause_of_the_follower_alone_reports_no_leader() -> None:
+    harness = follower()
+    harness.now_ms += 60_000
+    fail(harness, take(harness))
+    assert reported(harness) == (), "the first try of a new connection may succeed"
+
+
+def test_leader_that_refuses_is_not_silent() -> None:
+    harness = follower()
+    for _ in range(3):
+        harness.now_ms += 6000
+        answer(harness, take(harness), error=ErrorCode.BROKER_ID_NOT_REGISTERED)
+        harness.tick(1000)
+    assert reported(harness) == ()
+
+
+def test_leader_that_was_replaced_is_reported_no_more() -> None:
+    harness = follower()
+    for _ in range(2):
+        harness.now_ms += 6000
+        harness.answer_heartbeats()
+        fail(harness, take(harness))
+    assert reported(harness) == (2,)
+    harness.metadata(change(leader=3))
+    assert reported(harness) == ()
+
+
 def answer(harness: CoreHarness, sent: SendFetch, *rows: FetchPartitionResponse, error: int = 0) -> None:
     request = sent.request
     response = FetchResponse(error, None, rows)

@@ -1,5 +1,6 @@
 """Register, heartbeat, be unfenced, leave (R29, R23)."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -213,3 +214,31 @@ def test_a_fenced_broker_that_is_ready_asks_again_soon() -> None:
     assert state(life) == "RUNNING"
     assert life.is_fenced
     assert life.next_deadline_ms(True) == 2020 + HURRY_MS
+
+
+def test_the_session_counts_from_the_sending_of_the_last_heartbeat_that_was_answered() -> None:
+    life = running()
+    assert not life.is_session_over(1 << 40), "a controller of an earlier build does not say how long it is"
+    heartbeat(life, 2010)
+    life.heartbeat_answered(replace(beat(), session_timeout_ms=9000), 5000)
+    assert not life.is_session_over(11_009)
+    assert life.is_session_over(11_010)
+    heartbeat(life, 7000)
+    life.failed(8000)
+    assert life.is_session_over(11_010), "an unanswered heartbeat may never have arrived"
+
+
+def test_broker_whose_disk_answers_no_more_asks_to_be_fenced_and_back_when_it_does() -> None:
+    life = running()
+    life.disks_stalled(True, 100)
+    request = heartbeat(life, 100)
+    assert request.want_fence
+    life.heartbeat_answered(beat(fenced=True), 110)
+    assert life.next_request(100, 110 + HURRY_MS) is None, "nothing is urgent while the disk hangs"
+    life.disks_stalled(False, 500)
+    assert not heartbeat(life, 500).want_fence
+
+
+def test_silence_is_noticed_well_within_a_session() -> None:
+    assert lifecycle(heartbeat_ms=2000).answer_timeout_ms == 2000
+    assert lifecycle(heartbeat_ms=50).answer_timeout_ms == 1000, "a slow answer is no silence"

@@ -618,6 +618,41 @@ async def test_retention_deletes_what_is_committed() -> None:
     assert log.log_start_offset == 3
 
 
+async def test_a_log_dir_that_answers_no_more_is_noticed_and_so_is_its_return() -> None:
+    process, disk = await broker_with_two_logs()
+    heard: list[bool] = []
+    process.manager.on_stall(lambda is_stalled, text: heard.append(is_stalled))
+    log = process.manager.logs[PartitionId(TOPIC, 0)]
+    write(process, PartitionId(TOPIC, 0), 1)
+    disk.hold_flushes()
+    flush = asyncio.ensure_future(log.flush())
+    await settle()
+    for _ in range(5):
+        await process.world.clock.advance(2_500)
+    assert heard == [True]
+    disk.release_flushes()
+    await flush
+    await process.world.clock.advance(2_500)
+    assert heard == [True, False]
+    assert log.failure is None, "late is not wrong"
+
+
+async def test_a_process_that_was_paused_takes_no_dir_for_stalled() -> None:
+    process, disk = await broker_with_two_logs()
+    heard: list[bool] = []
+    process.manager.on_stall(lambda is_stalled, text: heard.append(is_stalled))
+    write(process, PartitionId(TOPIC, 0), 1)
+    disk.hold_flushes()
+    flush = asyncio.ensure_future(process.manager.logs[PartitionId(TOPIC, 0)].flush())
+    await settle()
+    process.world.clock._now_ns += 60_000_000_000
+    await process.world.clock.advance(0)
+    disk.release_flushes()
+    await flush
+    await process.world.clock.advance(2_500)
+    assert heard == []
+
+
 # --- failing dirs --------------------------------------------------------------------------------------
 
 

@@ -25,7 +25,7 @@ async def test_a_session_closed_before_its_connection_was_begun_is_quietly_forgo
     runtime, _ = memory_runtime(1)
     posted: list[Event] = []
     peers = Peers(runtime, 2, {}, posted.append)
-    peers.send_fetch(SendFetch(1, "127.0.0.1", 9092, FIRST, 2000))
+    peers.send_fetch(SendFetch(1, "127.0.0.1", 9092, FIRST, 2000, 1000))
     peers.close_source(CloseSource(1))
     await asyncio.sleep(0)
     await runtime.tasks.cancel_all()

@@ -83,6 +83,57 @@ def test_acks_one_that_waits_for_a_flush_hears_of_a_lost_leadership_and_of_the_t
     harness.finish_flushes()
 
 
+def cut_off_leader(**changes: str) -> CoreHarness:
+    """Broker 1 leads, and its session of 9 s is over since its last heartbeat was sent."""
+    harness = CoreHarness(**changes).join(LEADER)
+    harness.fetch(2, 0)
+    harness.fetch(3, 0)
+    harness.tick(2000)
+    harness.answer_heartbeats(session_timeout_ms=9000)
+    harness.tick(8999)
+    assert harness.row(harness.produce(batch(1), acks=1)) == ("NONE", 0)
+    harness.tick(1)
+    return harness
+
+
+def test_leader_that_may_have_been_replaced_acknowledges_nothing_alone_until_a_controller_answers() -> None:
+    """A zombie: paused, or cut off from the controllers, it would go on taking what the next leader cuts."""
+    harness = cut_off_leader()
+    refused = harness.produce(batch(1), acks=1)
+    assert harness.row(refused) == ("NOT_LEADER_OR_FOLLOWER", -1)
+    unanswered = harness.produce(batch(1), acks=0)
+    assert "NOT_LEADER_OR_FOLLOWER" in harness.refusals[unanswered]
+    assert harness.partition.log.log_end_offset == 1, "nothing was appended"
+    harness.answer_heartbeats(session_timeout_ms=9000)  # on its way since before
+    harness.tick(2000)
+    harness.answer_heartbeats(session_timeout_ms=9000)
+    assert harness.row(harness.produce(batch(1), acks=1)) == ("NONE", 1)
+
+
+def test_writes_that_followers_confirm_need_no_session() -> None:
+    """Followers of another leader fetch from this one no more, so what they confirm counts."""
+    harness = cut_off_leader()
+    name = harness.produce(batch(1), acks=-1)
+    harness.fetch(2, 2, number=1)
+    harness.fetch(3, 2, number=1)
+    assert harness.row(name) == ("NONE", 1)
+
+
+def test_an_operator_may_prefer_writes_over_the_fence() -> None:
+    harness = cut_off_leader(holdfast_fence_self="false")
+    assert harness.row(harness.produce(batch(1), acks=1)) == ("NONE", 1)
+
+
+def test_flush_that_ends_behind_the_session_acknowledges_nothing() -> None:
+    harness = CoreHarness(log_flush_interval_messages="1").join(partition(1, (1,)))
+    harness.tick(2000)
+    harness.answer_heartbeats(session_timeout_ms=9000)
+    name = harness.produce(batch(2), acks=1, timeout_ms=60_000)
+    harness.tick(9000)
+    harness.finish_flushes()
+    assert harness.row(name) == ("NOT_LEADER_OR_FOLLOWER", -1)
+
+
 def test_acks_zero_is_never_answered_but_appended() -> None:
     harness = caught_up_leader()
     name = harness.produce(batch(3), acks=0)

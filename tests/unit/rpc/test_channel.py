@@ -88,9 +88,9 @@ class Town:
 
         await self.runtime.network.listen("127.0.0.1", self.port, accept)
 
-    async def channel(self) -> tuple[Channel, Peer]:
+    async def channel(self, silence_max_ms: int | None = None) -> tuple[Channel, Peer]:
         await self.open()
-        channel = Channel(self.runtime, "127.0.0.1", self.port, "test")
+        channel = Channel(self.runtime, "127.0.0.1", self.port, "test", silence_max_ms=silence_max_ms)
         await channel.connect(1_000)
         return channel, self.peers[-1]
 
@@ -161,6 +161,25 @@ async def test_a_peer_silent_since_the_call_is_given_up_with_all_that_waits() ->
         await patient
     assert not channel.is_connected
     assert peer.is_lost
+
+
+async def test_a_silent_peer_is_given_up_before_the_time_of_its_call_and_a_slow_one_is_not() -> None:
+    """A long answer may take the whole time of its call, as long as some of it comes."""
+    town = Town()
+    channel, peer = await town.channel(silence_max_ms=200)
+    await town.advance(1_000)
+    assert channel.is_connected, "nothing is asked, so no answer is missed"
+    call = channel.call_soon(ask(1), 60_000)
+    await settle()
+    frame = b"".join(encode_response(0, peer.asked[0][0], InitProducerIdResponse(0, None, 1, 0)))
+    for byte in frame[:5]:
+        await town.advance(199)
+        peer.write([bytes([byte])])
+        await settle()
+    assert channel.is_connected
+    await town.advance(200)
+    with pytest.raises(Disconnected, match="is silent"):
+        await call
 
 
 async def test_loss_fails_all_pending_calls_and_later_ones() -> None:

@@ -214,7 +214,10 @@ async def test_time_is_looked_up_by_the_first_batch_that_is_late_enough() -> Non
         await append(log, 2, timestamp_ms=timestamp_ms, size=60)
     for asked in (0, 1000, 1001, 2999, 3000, 3001, 9000, 9001, 9002):
         expected = next(((time, 2 * n) for n, time in enumerate(times) if time >= asked), None)
-        assert log.offset_for_timestamp(asked) == expected
+        found = log.batch_for_timestamp(asked)
+        header = None if found is None else check_batch(found)
+        assert (header and (header.max_timestamp, header.base_offset)) == expected
+    assert log.max_timestamp == 9001
 
 
 # --- flush ---------------------------------------------------------------------------------------------
@@ -409,6 +412,42 @@ async def test_retention_by_time_deletes_old_segments_that_are_committed() -> No
     runtime, _ = memory_runtime(disk=world.disk)
     log = await Log.open(runtime, FOLDER, LogConfig(), clean=False)
     assert (log.log_start_offset, log.log_end_offset) == (4, 4)
+
+
+async def test_a_quiet_log_that_is_never_flushed_by_its_policy_expires() -> None:
+    """The default: no flush.messages, no flush.ms. The roll brings the flush."""
+    log, _ = await new_log(LogConfig(retention_ms=1000))
+    await append(log, timestamp_ms=1000)
+    assert log.flushed_offset == 0
+    assert await log.delete_old_segments(2000, high_watermark=1) == 0
+    assert log.segment_count == 1, "not old enough"
+    assert await log.delete_old_segments(2001, high_watermark=1) == 0, "rolled, and its flush is on its way"
+    await settle()
+    assert await log.delete_old_segments(2001, high_watermark=1) == 1
+    assert (log.log_start_offset, log.log_end_offset, log.segment_count) == (1, 1, 1)
+
+
+async def test_a_quiet_log_rolls_by_age_and_only_once() -> None:
+    log, world = await new_log(LogConfig(segment_ms=1000, retention_ms=None))
+    await append(log)
+    await world.clock.advance(999)
+    await log.delete_old_segments(0, high_watermark=0)
+    assert log.segment_count == 1
+    await world.clock.advance(1)
+    for _ in range(2):
+        await log.delete_old_segments(0, high_watermark=0)
+        await settle()
+    assert (log.segment_count, log.flushed_offset) == (2, 1)
+
+
+async def test_a_log_that_holds_records_at_its_start_ages_from_there() -> None:
+    log, world = await new_log(LogConfig(segment_ms=1000))
+    await append(log)
+    await log.close(flush=True)
+    runtime, world = memory_runtime(disk=world.disk)
+    log = await Log.open(runtime, FOLDER, LogConfig(segment_ms=1000), clean=True)
+    await world.clock.advance(1000)
+    assert log.needs_roll(1)
 
 
 async def test_deletions_that_come_back_in_any_order_after_a_crash_are_finished_at_the_next_start() -> None:
