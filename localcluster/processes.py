@@ -20,15 +20,20 @@ from dataclasses import asdict
 from pathlib import Path
 
 from holdfast.localcluster.health import probe
-from holdfast.localcluster.launch import Child, CommandLauncher, Launcher
+from holdfast.localcluster.launch import Child, CommandLauncher, Launcher, Limits
 from holdfast.localcluster.nodes import ClusterError, Node, Nodes
 from holdfast.localcluster.ports import ReservedPorts
 from holdfast.localcluster.power import drivers
 from holdfast.localcluster.power.disks import PowerLoss
+from holdfast.storage.core.files import METADATA_FOLDER
 
 STATE_FILE = "cluster.json"
 #: A power loss that has begun: the next command finishes it if this one is interrupted.
 POWER_LOSS_FILE = "power-loss.json"
+#: What faults have done and how it is undone (`localcluster.faults.journal`).
+FAULTS_FILE = "faults.jsonl"
+#: In a node's folder: limits of its process, `{name: [soft, hard]}`, from its next start on.
+LIMITS_FILE = "limits.json"
 #: Ids of controllers start here, those of brokers at 1.
 FIRST_CONTROLLER_ID = 101
 
@@ -177,6 +182,25 @@ class LocalCluster(Nodes):
         """Where the segment files are; on a disk of its own (ext4, xfs) only while the cluster is up."""
         return self._disks.data_home(self.home(node)) / "data"
 
+    def log_dirs(self, node: Node) -> tuple[Path, ...]:
+        """Every log dir of a broker, as its server.properties has them; a controller has none."""
+        if node.role != "broker":
+            return ()
+        lines = self.properties_file(node).read_text(encoding="utf-8").splitlines()
+        value = [line.partition("=")[2] for line in lines if line.startswith("log.dirs=")][-1]
+        return tuple(Path(folder.strip()) for folder in value.split(","))
+
+    def last_start(self, node: Node) -> str:
+        """Tells one start of a node from the next; empty: it was never started."""
+        try:
+            return f"{(self.home(node) / 'node.pid').stat().st_mtime_ns}"
+        except FileNotFoundError:
+            return ""
+
+    def metadata_folder(self, node: Node) -> Path:
+        """Where its copy of the metadata log is, with the vote of a controller."""
+        return self._disks.data_home(self.home(node)) / "metadata" / METADATA_FOLDER
+
     def properties_file(self, node: Node) -> Path:
         return self.home(node) / "server.properties"
 
@@ -218,9 +242,20 @@ class LocalCluster(Nodes):
             self._disks.attach(self.home(node))
             words = [node.role, "--config", str(self.properties_file(node))]
             words += self._disks.options(self.home(node))
-            child = self._launcher.launch(words, self.log_file(node))
+            child = self._launcher.launch(words, self.log_file(node), self._limits(node))
             self._children[node.name] = child
             (self.home(node) / "node.pid").write_text(f"{child.pid}\n")
+
+    def limits_file(self, node: Node) -> Path:
+        """Limits that a fault has set for the node's next start; there is none without such a fault."""
+        return self.home(node) / LIMITS_FILE
+
+    def _limits(self, node: Node) -> Limits:
+        try:
+            limits: Limits = json.loads(self.limits_file(node).read_text(encoding="utf-8"))
+            return limits
+        except FileNotFoundError:
+            return {}
 
     def up(self, timeout_s: float = 60.0) -> None:
         """Start stopped nodes, resume paused ones and wait until every node is ready."""
@@ -296,6 +331,7 @@ class LocalCluster(Nodes):
                 self.home(node).unlink()
             elif self.home(node).exists():
                 shutil.rmtree(self.home(node))
+        (self.folder / FAULTS_FILE).unlink(missing_ok=True)
         (self.folder / STATE_FILE).unlink()  # last, so that an interrupted command can be repeated
         if not any(self.folder.iterdir()):
             self.folder.rmdir()
