@@ -1,6 +1,6 @@
 """Every kind of fault by name. Importing this module registers how each is undone."""
 
-from holdfast.localcluster.faults import clients, damage, disks, limits, processes
+from holdfast.localcluster.faults import clients, damage, disks, limits, network, processes
 from holdfast.localcluster.faults.fault import Fault
 
 FAULTS: dict[str, type[Fault]] = {
@@ -18,6 +18,8 @@ FAULTS: dict[str, type[Fault]] = {
         limits.LittleMemory,
         limits.NoRoomInFiles,
         limits.LimitedStart,
+        network.Partition,
+        network.SlowLinks,
         disks.FullDisk,
         disks.FrozenDisk,
         clients.IdleConnections,

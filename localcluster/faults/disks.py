@@ -35,7 +35,9 @@ def _undo_freeze(cluster: LocalCluster, details: Mapping[str, Any]) -> None:
             return
 
 
-class _OwnDisk(Fault):
+class OwnDiskFault(Fault):
+    """On the disk of one node."""
+
     def __init__(self, cluster: LocalCluster, node: Node) -> None:
         super().__init__(cluster, node)
         self.node = node
@@ -53,7 +55,7 @@ class _OwnDisk(Fault):
         return folder
 
 
-class FullDisk(_OwnDisk):
+class FullDisk(OwnDiskFault):
     """The node's disk has no room left."""
 
     name = "full-disk"
@@ -88,7 +90,7 @@ class FullDisk(_OwnDisk):
             os.close(descriptor)
 
 
-class FrozenDisk(_OwnDisk):
+class FrozenDisk(OwnDiskFault):
     """Writes and fsyncs of the node wait and do not fail, as on a disk that hangs."""
 
     name = "frozen-disk"
