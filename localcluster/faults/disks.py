@@ -59,6 +59,7 @@ class FullDisk(OwnDiskFault):
     """The node's disk has no room left."""
 
     name = "full-disk"
+    ends_nodes = True  # a failed log dir, when there is no other (A-20)
 
     def __init__(self, cluster: LocalCluster, node: Node, spare: int = 0) -> None:
         """`spare`: bytes that stay free."""

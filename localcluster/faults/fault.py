@@ -30,6 +30,8 @@ class Fault(ABC):
 
     #: as commands and journals spell it
     name: ClassVar[str]
+    #: its nodes end by it, or may: the operator asked for that
+    ends_nodes: ClassVar[bool] = False
 
     def __init__(self, cluster: LocalCluster, *nodes: Node) -> None:
         self.cluster = cluster

@@ -107,6 +107,7 @@ class NoRoomInFiles(_Limit):
     """A running node cannot write beyond a file's first bytes: EFBIG, where a full disk says ENOSPC."""
 
     name = "no-room-in-files"
+    ends_nodes = True  # a failed log dir, when there is no other (A-20)
     limit = "RLIMIT_FSIZE"
 
     def __init__(self, cluster: LocalCluster, node: Node, spare: int = 64 << 10) -> None:

@@ -14,6 +14,10 @@ from holdfast.storage.core import files
 QUORUM_STATE = "quorum-state"
 
 
+class NoSuchFile(ClusterError):
+    """The node has no file of this part, or none with a bit to flip: the log is too short yet."""
+
+
 class Part(Enum):
     """The part that a file plays, as options spell it."""
 
@@ -83,23 +87,23 @@ class Place:
 
 
 def find(cluster: LocalCluster, node: Node, place: Place, seed: int) -> Path:
-    """The file; of several that match the seed draws one. Raises: ClusterError when there is none."""
+    """The file; of several that match the seed draws one. Raises: NoSuchFile."""
     candidates = [path for path in _candidates(cluster, node, place) if path.exists()]
     if not candidates:
-        raise ClusterError(f"{node.name} has no {place}")
+        raise NoSuchFile(f"{node.name} has no {place}")
     return random.Random(f"{seed}:{node.name}:{place}").choice(sorted(candidates))
 
 
 def bit_in_file(path: Path, field: Field | None, seed: int) -> tuple[int, int]:
     """(position, bit) of a bit to flip; `field`: of a batch of this segment file, None: anywhere.
 
-    Raises: ClusterError for an empty file and for a segment without a whole batch.
+    Raises: NoSuchFile for an empty file and for a segment without a whole batch.
     """
     chance = random.Random(f"{seed}:{path.name}:{field}")
     if field is None:
         first, end = 0, path.stat().st_size
         if end == 0:
-            raise ClusterError(f"{path} is empty: it has no bit to flip")
+            raise NoSuchFile(f"{path} is empty: it has no bit to flip")
     else:
         start, size = chance.choice(_batches(path))
         within = _FIELDS.get(field, (_COVERED_FROM, size))
@@ -108,7 +112,7 @@ def bit_in_file(path: Path, field: Field | None, seed: int) -> tuple[int, int]:
 
 
 def _batches(path: Path) -> list[tuple[int, int]]:
-    """(position, size) of every batch up to the first that is not whole. Raises: ClusterError."""
+    """(position, size) of every batch up to the first that is not whole. Raises: NoSuchFile."""
     data = memoryview(path.read_bytes())
     found = []
     position = 0
@@ -122,7 +126,7 @@ def _batches(path: Path) -> list[tuple[int, int]]:
         found.append((position, size))
         position += size
     if not found:
-        raise ClusterError(f"{path} has no whole batch")
+        raise NoSuchFile(f"{path} has no whole batch")
     return found
 
 

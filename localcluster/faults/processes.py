@@ -24,6 +24,7 @@ class Kill(Fault):
     """SIGKILL; the page cache survives."""
 
     name = "kill"
+    ends_nodes = True
 
     def apply(self) -> str:
         for node in self.nodes:
@@ -36,6 +37,7 @@ class Stop(Fault):
     """SIGTERM, and wait for the clean end."""
 
     name = "stop"
+    ends_nodes = True
 
     def apply(self) -> str:
         for node in self.nodes:
@@ -62,6 +64,7 @@ class PowerLoss(Fault):
     """What was not synced is lost. All nodes lose power at the same moment."""
 
     name = "power-loss"
+    ends_nodes = True
 
     def __init__(self, cluster: LocalCluster, *nodes: Node, seed: int = 0) -> None:
         super().__init__(cluster, *nodes)

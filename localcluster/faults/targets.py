@@ -60,6 +60,14 @@ class Targets:
             raise ClusterError(f"{words} are {len(found)} nodes; name one")
         return found[0]
 
+    def topic_id(self, topic: str) -> bytes:
+        """The id of a topic. Raises: ClusterError."""
+        try:
+            (found,) = self._asker.ask(lambda admin: admin.describe_topics([topic]))
+        except ClientError as error:
+            raise ClusterError(f"{topic} is not known: {error}") from error
+        return found.topic_id
+
     def _named(self, name: str) -> Node:
         for node in self._nodes.nodes:
             if name in (node.name, str(node.node_id)):

@@ -1,4 +1,4 @@
-"""A disk that is full and one that hangs, on file systems of the nodes' own; where they cannot be made, refused."""
+"""A disk that is full and one that hangs; refused where nodes have no file system of their own."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
