@@ -1,7 +1,7 @@
 """`python -m holdfast.drills.soak --minutes M --seed S`: random faults within the budget, Spark's verdict.
 
-The budget is f = min ISR - 1 = 1: at any moment at most one broker is down, silent, cut off or damaged, beside
-at most one of three controllers; the next fault waits until every replica is in sync again. Everything that was
+The budget is f = min ISR - 1 = 1: at any moment at most one broker is down, silent, cut off or damaged,
+beside at most one of three controllers; the next fault waits until every replica is in sync again. Everything
 acknowledged with acks=all must be there in the end, and no node may end that was not asked to.
 """
 
