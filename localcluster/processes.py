@@ -216,6 +216,10 @@ class LocalCluster(Nodes):
         except FileNotFoundError:
             return ""
 
+    def settle(self, node: Node) -> None:
+        """Take the files of a stopped node as durable, before something else than the node changes them."""
+        self._disks.settle(self.home(node))
+
     def metadata_folder(self, node: Node) -> Path:
         """Where its copy of the metadata log is, with the vote of a controller."""
         return self._disks.data_home(self.home(node)) / "metadata" / METADATA_FOLDER

@@ -54,6 +54,7 @@ class _Damage(Fault):
 
     def _file(self) -> Path:
         _check_stopped(self.cluster, self.node)
+        self.cluster.settle(self.node)
         return find(self.cluster, self.node, self.place, self.seed)
 
     def _aside(self, path: Path) -> None:
@@ -140,6 +141,7 @@ class WipeDisk(Fault):
         for node in self.nodes:
             _check_stopped(self.cluster, node)
         for node in self.nodes:
+            self.cluster.settle(node)
             for folder in (*self.cluster.log_dirs(node), self.cluster.metadata_folder(node).parent):
                 if folder.exists():
                     aside = folder.with_name(f"{folder.name}.{ASIDE}")
