@@ -200,7 +200,7 @@ def test_report_of_a_new_beginning_may_be_repeated_and_names_only_what_is_offlin
 
 
 def test_last_complete_replica_that_is_damaged_leaves_the_partition_to_the_operator() -> None:
-    """No other replica is elected in its place, whatever it has."""
+    """No other replica is elected in its place, no matter what it has."""
     quorum = started(1, 2, partitions=1)
     first = leads(quorum)
     quorum.vanish(3 - first)
