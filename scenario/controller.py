@@ -268,12 +268,13 @@ class Quorum:
         broker_epoch: int | None = None,
         at_ms: int | None = None,
         offline: tuple[OfflineTopic, ...] = (),
+        online: tuple[OfflineTopic, ...] = (),
     ) -> BrokerHeartbeatResponse:
         """A heartbeat of the registered incarnation, on the connection that has the broker's number."""
         registered = self.image.brokers.get(broker_id)
         epoch = registered.broker_epoch if registered and broker_epoch is None else broker_epoch or 0
         offset = self.committed_offset if metadata_offset is None else metadata_offset
-        message = BrokerHeartbeatRequest(broker_id, epoch, offset, want_fence, want_shutdown, offline)
+        message = BrokerHeartbeatRequest(broker_id, epoch, offset, want_fence, want_shutdown, offline, online)
         answer: BrokerHeartbeatResponse = self.request(message, broker_id, at_ms)
         return answer
 

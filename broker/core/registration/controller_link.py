@@ -51,13 +51,17 @@ class ControllerLink:
     # --- calls ---------------------------------------------------------------------------------------------
 
     def requests(
-        self, metadata_offset: int, now_ms: int, offline: tuple[OfflineTopic, ...] = ()
+        self,
+        metadata_offset: int,
+        now_ms: int,
+        offline: tuple[OfflineTopic, ...] = (),
+        online: tuple[OfflineTopic, ...] = (),
     ) -> list[Effect]:
         """The calls that are due now."""
         if self.controller_id is None or not self.is_started:
             return []
         effects: list[Effect] = []
-        request: Any = self.lifecycle.next_request(metadata_offset, now_ms, offline)
+        request: Any = self.lifecycle.next_request(metadata_offset, now_ms, offline, online)
         if request is not None:
             effects.append(self._call(Purpose.LIFECYCLE, request))
         if not self.lifecycle.is_registered:

@@ -127,10 +127,14 @@ class Lifecycle:
     # --- requests ----------------------------------------------------------------------------------------
 
     def next_request(
-        self, metadata_offset: int, now_ms: int, offline: tuple[OfflineTopic, ...] = ()
+        self,
+        metadata_offset: int,
+        now_ms: int,
+        offline: tuple[OfflineTopic, ...] = (),
+        online: tuple[OfflineTopic, ...] = (),
     ) -> LifecycleRequest | None:
-        """The request to send to the active controller now, None when none is due. `offline`: replicas in
-        failed log dirs that the controller does not know of yet."""
+        """The request to send to the active controller now, None when none is due. `offline`: replicas out
+        of use that the controller does not know of yet; `online`: those that it takes for such no more."""
         if self._in_flight or now_ms < self._next_ms or self.state is BrokerState.SHUTTING_DOWN:
             return None
         self._in_flight = True
@@ -153,6 +157,7 @@ class Lifecycle:
             want_fence=not self.is_ready,
             want_shutdown=self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN,
             offline=offline,
+            online=online,
         )
 
     def hurry(self, now_ms: int) -> None:

@@ -28,10 +28,12 @@ class LogDirState(NamedTuple):
     log_count: int
     #: logs not yet opened and recovered since the start
     remaining_count: int
+    #: folders of damaged logs that were put aside
+    quarantined_count: int
 
 
 def log_families(
-    logs: Iterable[LogState], dirs: Iterable[LogDirState], flushes: FlushStats
+    logs: Iterable[LogState], dirs: Iterable[LogDirState], flushes: FlushStats, damaged_count: int
 ) -> list[MetricFamily]:
     """Everything, as of now."""
     sums: dict[str, list[int]] = {}
@@ -74,5 +76,16 @@ def log_families(
             "recovery_remaining_logs",
             "Logs not yet opened after the start.",
             (d.remaining_count for d in seen),
+        ),
+        by_dir(
+            "quarantined_replicas",
+            "Folders of damaged logs that were put aside.",
+            (d.quarantined_count for d in seen),
+        ),
+        MetricFamily(
+            "kafka_log_damaged_total",
+            MetricKind.COUNTER,
+            "Logs that were found damaged.",
+            (Sample(damaged_count),),
         ),
     ]

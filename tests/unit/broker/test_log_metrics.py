@@ -34,8 +34,8 @@ def test_logs_are_summed_by_topic_and_dirs_told_apart() -> None:
     flushes = FlushStats()
     flushes.done(FlushReason.ROLL, 3_000_000)
     logs = [LogState("t", 100, 40, 4), LogState("u", 7, 0, 0), LogState("t", 10, 10, 1)]
-    dirs = [LogDirState("/a", True, 2, 0), LogDirState("/b", False, 0, 5)]
-    assert values(log_families(logs, dirs, flushes)) == {
+    dirs = [LogDirState("/a", True, 2, 0, 3), LogDirState("/b", False, 0, 5, 0)]
+    assert values(log_families(logs, dirs, flushes, 4)) == {
         ("size_bytes", "t"): 110,
         ("size_bytes", "u"): 7,
         ("unflushed_bytes", "t"): 50,
@@ -52,6 +52,9 @@ def test_logs_are_summed_by_topic_and_dirs_told_apart() -> None:
         ("directory_logs", "/b"): 0,
         ("recovery_remaining_logs", "/a"): 0,
         ("recovery_remaining_logs", "/b"): 5,
+        ("quarantined_replicas", "/a"): 3,
+        ("quarantined_replicas", "/b"): 0,
+        ("damaged_total", ""): 4,
     }
 
 
