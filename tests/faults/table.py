@@ -31,7 +31,7 @@ _REPLICAS = {LEADER: (DAMAGED, 2, 3), FOLLOWER: (2, DAMAGED, 3), LAST: (DAMAGED,
 #: records of a topic, written in batches of a few: some segments with index entries and producer snapshots
 _ROUNDS, _BATCH, _VALUE_BYTES = 12, 4, 256
 _CONFIGS = {"segment.bytes": "4096", "index.interval.bytes": "512"}
-_PATIENCE_S = 10.0
+_PATIENCE_S = 20.0
 
 #: (cluster, stopped node, partition) -> the fault
 Damage = Callable[[LocalCluster, Node, str], Fault]
@@ -97,7 +97,7 @@ def play(cluster: LocalCluster, cells: Sequence[Cell]) -> dict[Cell, Outcome]:
     cluster.start(node)
     pids[node] = cluster.pid(node)
     try:
-        cluster.wait_ready([node], _PATIENCE_S)
+        cluster.wait_ready([node])
     except ClusterError as error:
         for outcome in outcomes.values():
             outcome.complaints.append(f"broker {DAMAGED} does not start: {error}")
