@@ -19,6 +19,8 @@ from holdfast.broker.core.config import BrokerConfig, default_log_config
 from holdfast.broker.core.events import (
     CleanShutdownDisproved,
     DisksStalled,
+    LogDamaged,
+    LogPutAside,
     LogsLoaded,
     LogsOffline,
     ShutdownWanted,
@@ -143,6 +145,7 @@ class BrokerNode:
         self.log_manager.on_stall(
             lambda is_stalled, text: self.server.pump.post(DisksStalled(is_stalled, text))
         )
+        self.log_manager.on_damage(self._log_damaged, self._log_put_aside)
         self._raft = RaftDriver(
             runtime, raft_config(config, folder), self._metadata_log, self.server, self._failed
         )
@@ -199,6 +202,7 @@ class BrokerNode:
                 high_watermarks,
                 self.log_manager.ceilings(),
                 self.log_manager.is_whole,
+                tuple(self.log_manager.damaged_replicas()),
             )
         )
 
@@ -213,6 +217,13 @@ class BrokerNode:
             self.server.pump.post_first(LogsOffline(tuple(keys)))
         else:
             self.server.end()  # and the log manager ends the node with the error
+
+    def _log_damaged(self, key: PartitionId, reason: str) -> None:
+        # At once, for the same reason.
+        self.server.pump.post_first(LogDamaged(key, reason))
+
+    def _log_put_aside(self, key: PartitionId) -> None:
+        self.server.pump.post(LogPutAside(key))
 
     def _failed(self, error: Exception) -> None:
         """A bug, or an error of the metadata log's disk: send nothing more, and end the node (A-20)."""

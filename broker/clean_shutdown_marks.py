@@ -34,6 +34,7 @@ class CleanShutdownMarks:
                 mark = await clean_shutdown.take(self._disk, log_dir.path, log_dir.directory_id)
                 found = await clean_shutdown.read_registration(self._disk, log_dir.path)
                 self.last_registration = max(self.last_registration, found)
+                log_dir.registered_epoch = found.broker_epoch
             except DiskError as error:
                 self._on_failure(log_dir, error)
                 mark = None

@@ -9,22 +9,25 @@ import logging
 from collections.abc import Callable
 from functools import partial
 
+from holdfast.broker.damaged_logs import DamagedLogs
 from holdfast.metadata.ids import PartitionId
 from holdfast.protocol.topic_names import TopicPartition
 from holdfast.runtime.api import DiskError, Runtime
 from holdfast.storage import clean_shutdown, meta_properties
 from holdfast.storage.core.config import LogConfig
+from holdfast.storage.core.faults import FaultScope, scope_of
 from holdfast.storage.core.files import (
     LOG_SUFFIX,
     METADATA_FOLDER,
     folder_name,
     is_deleted_name,
     is_file_of_log,
+    is_quarantine_name,
     parse_folder_name,
 )
 from holdfast.storage.log import Log
 from holdfast.storage.log_dir import LogDir
-from holdfast.storage.meta_properties import LogDirRefused
+from holdfast.storage.quarantine import DamageNote
 
 _log = logging.getLogger("holdfast.log_manager")
 
@@ -35,28 +38,30 @@ class LogLoader:
     def __init__(
         self,
         runtime: Runtime,
-        dir_failed: Callable[[LogDir, DiskError], None],
+        failed: Callable[[LogDir, PartitionId, DiskError], None],
         found: Callable[[TopicPartition, LogDir, Log], None],
+        damaged: DamagedLogs,
     ) -> None:
         self._runtime = runtime
         self._disk = runtime.disk
-        self._dir_failed = dir_failed
+        self._failed = failed
         self._found = found
-        #: {(topic_id, partition_index): folder} of the logs that are open
-        self._folders: dict[PartitionId, str] = {}
+        self._damaged = damaged
         #: a proof of a clean stop was found, and no log has belied it
         self.was_clean = False
         #: some log is not the one that the proof vouched for
         self.is_disproved = False
 
     async def folders(self, log_dir: LogDir) -> list[str]:
-        """Names of the partition folders in a dir; removes what an unfinished deletion left. Raises:
-        DiskError."""
+        """Names of the partition folders in a dir; removes what an unfinished deletion left, and notes what
+        was put aside. Raises: DiskError."""
         names = []
         for name in await self._disk.listdir(log_dir.path):
             if is_deleted_name(name):
                 # A stop interrupted this deletion.
                 await self._disk.remove_folder(log_dir.file(name))
+            elif is_quarantine_name(name):
+                await self._damaged.look_at(log_dir, name)
             elif name != METADATA_FOLDER and parse_folder_name(name) is not None:
                 names.append(name)
         for name in sorted(log_dir.vouched):
@@ -65,7 +70,8 @@ class LogLoader:
         return names
 
     async def open(self, log_dir: LogDir, name: str, config_for: Callable[[str], LogConfig]) -> None:
-        """Open the log in a partition folder, if there is one. Raises: DiskError, LogDirRefused."""
+        """Open the log in a partition folder, if there is one; a damaged one is put aside. Raises:
+        DiskError."""
         partition = parse_folder_name(name)
         assert partition is not None
         folder = log_dir.file(name)
@@ -75,24 +81,22 @@ class LogLoader:
             return
         topic_id = await meta_properties.read_topic_id(self._disk, folder)
         if topic_id is None:
-            if await self._holds_records(folder, files):
-                raise LogDirRefused(
-                    f"{folder}: holds a log but no readable partition.metadata; restore it, or move the "
-                    "folder away and let the replica be fetched again"
-                )
-            if name in log_dir.vouched:
-                self._disproved(f"{folder} is no log any more")
+            if name in log_dir.vouched or await self._holds_records(folder, files):
+                await self._put_aside(log_dir, partition, None, f"{folder}: no readable partition.metadata")
+                return
             if all(map(is_file_of_log, files)):
                 # A stop interrupted its creation, before anything was written to it.
                 await self._disk.remove_folder(folder)
             else:
                 _log.warning("%s holds files that no log has, ignored", folder)
             return
-        key = PartitionId(topic_id, partition.partition)
-        known = self._folders.setdefault(key, folder)
-        if known != folder:
-            raise LogDirRefused(f"{folder}: the same partition is also in {known}; move one of the two away")
-        log = await self._open(log_dir, partition, topic_id, config_for(partition.topic))
+        try:
+            log = await self._open(log_dir, partition, topic_id, config_for(partition.topic))
+        except DiskError as error:
+            if scope_of(error) is not FaultScope.REPLICA:
+                raise
+            await self._put_aside(log_dir, partition, topic_id, str(error))
+            return
         # The checkpoints may exceed the end of a shortened log; what it appends from now on is not flushed.
         await log_dir.lower(partition, log.log_end_offset)
         if log.recovery.reason is not None:
@@ -107,6 +111,61 @@ class LogLoader:
             )
         if log_dir.is_online:  # else the dir failed at another log meanwhile
             self._found(partition, log_dir, log)
+
+    async def _put_aside(
+        self, log_dir: LogDir, partition: TopicPartition, topic_id: bytes | None, reason: str
+    ) -> None:
+        hex_id = None if topic_id is None else topic_id.hex()
+        note = DamageNote(
+            *partition, hex_id, reason, high_watermark=log_dir.high_watermarks.get(partition, -1)
+        )
+        await self._damaged.put_aside(log_dir, note)
+
+    async def without_copies(
+        self, folders: list[tuple[LogDir, str]], dir_failed: Callable[[LogDir, DiskError], None]
+    ) -> list[tuple[LogDir, str]]:
+        """The folders without those of partitions that another dir has too. The log of the dir that was
+        registered last, or that alone knows the partition, is the true one; if none is, no copy is used."""
+        by_name: dict[str, list[LogDir]] = {}
+        for log_dir, name in folders:
+            by_name.setdefault(name, []).append(log_dir)
+        stale: set[tuple[str, str]] = set()
+        for name, dirs in by_name.items():
+            if len(dirs) > 1:
+                for log_dir in await self._copies(name, dirs, dir_failed):
+                    stale.add((log_dir.path, name))
+        return [(log_dir, name) for log_dir, name in folders if (log_dir.path, name) not in stale]
+
+    async def _copies(
+        self, name: str, dirs: list[LogDir], dir_failed: Callable[[LogDir, DiskError], None]
+    ) -> list[LogDir]:
+        """Put aside what is stale of the folders of one name; returns in which dirs that was."""
+        partition = parse_folder_name(name)
+        assert partition is not None
+        ids: dict[bytes, list[LogDir]] = {}
+        for log_dir in dirs:
+            try:
+                topic_id = await meta_properties.read_topic_id(self._disk, log_dir.file(name))
+            except DiskError as error:
+                dir_failed(log_dir, error)
+                continue
+            if topic_id is not None:
+                ids.setdefault(topic_id, []).append(log_dir)
+        stale: list[LogDir] = []
+        for topic_id, copies in ids.items():
+            ranks = sorted((_rank(log_dir, partition), log_dir.path) for log_dir in copies)
+            is_known = len(ranks) == 1 or ranks[-1][0] > ranks[-2][0]
+            for log_dir in copies:
+                if is_known and log_dir.path == ranks[-1][1]:
+                    continue
+                others = ", ".join(other.file(name) for other in copies if other is not log_dir)
+                reason = f"{log_dir.file(name)}: the same partition is also in {others}"
+                try:
+                    await self._put_aside(log_dir, partition, topic_id, reason)
+                except DiskError as error:
+                    dir_failed(log_dir, error)
+                stale.append(log_dir)
+        return stale
 
     async def _files(self, folder: str) -> list[str] | None:
         """Names in the folder, None when it is not a folder."""
@@ -140,7 +199,7 @@ class LogLoader:
             log_start_offset=log_dir.log_starts.get(partition, 0),
             topic_id=topic_id,
             before_rewind=lambda offset: log_dir.lower(partition, offset),
-            on_failure=lambda error: self._dir_failed(log_dir, error),
+            on_failure=lambda error: self._failed(log_dir, PartitionId(topic_id, partition.partition), error),
         )
         if vouched is not None:
             log = await open_it(clean=True)
@@ -161,3 +220,9 @@ class LogLoader:
             _log.error("the clean-shutdown file is void, logs were changed since: %s", story)
             self.was_clean = False
             self.is_disproved = True
+
+
+def _rank(log_dir: LogDir, partition: TopicPartition) -> tuple[int, bool]:
+    """How good a dir's claim to a partition is that another dir has too."""
+    is_known = folder_name(partition) in log_dir.vouched or log_dir.has_rows_of(partition)
+    return log_dir.registered_epoch, is_known

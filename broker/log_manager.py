@@ -2,9 +2,10 @@
 
 Owns the log dirs, every `Log` in them, and when housekeeping happens. Never decides what is appended,
 committed or led. Its methods are in the order of a broker's life: `open_dirs`, `take_clean_shutdown`,
-(register), `load`, `start`, ..., `close`. A DiskError takes its whole log dir offline until the process ends,
-also during the start; the node ends when no log dir is left (R27). The clean-shutdown files are written last
-of all (R34).
+(register), `load`, `start`, ..., `close`. An error of a device takes its whole log dir offline until the
+process ends, also during the start; the node ends when no log dir is left (R27). Damaged content takes that
+log out of use and puts its folder aside (`storage.core.faults` tells the two apart). The clean-shutdown files
+are written last of all (R34).
 """
 
 import asyncio
@@ -17,7 +18,9 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from holdfast.broker.clean_shutdown_marks import CleanShutdownMarks
+from holdfast.broker.core.events import DamagedReplica
 from holdfast.broker.core.replicas.log_metrics import LogDirState, LogState, log_families
+from holdfast.broker.damaged_logs import DamagedLogs, note_of
 from holdfast.broker.housekeeping import Housekeeping, Interval
 from holdfast.broker.log_loading import LogLoader
 from holdfast.metadata.ids import PartitionId
@@ -27,11 +30,13 @@ from holdfast.runtime.stats import MetricFamily
 from holdfast.runtime.tasks import fail_node
 from holdfast.storage import clean_shutdown, meta_properties
 from holdfast.storage.core.config import LogConfig
+from holdfast.storage.core.faults import FaultScope, scope_of
 from holdfast.storage.core.files import condemned_name, folder_name
 from holdfast.storage.core.flush_stats import FlushStats
 from holdfast.storage.log import Log
 from holdfast.storage.log_dir import LogDir, Offsets
 from holdfast.storage.meta_properties import LogDirRefused
+from holdfast.storage.quarantine import DamageNote
 from holdfast.storage.serial import Serial
 from holdfast.storage.watched_disk import WatchedDisk
 
@@ -78,6 +83,12 @@ class ManagedLog:
     serial: Serial
 
     @property
+    def key(self) -> PartitionId:
+        """Topic id and partition index."""
+        assert self.log.topic_id is not None
+        return PartitionId(self.log.topic_id, self.partition.partition)
+
+    @property
     def ceiling(self) -> int:
         """Stored upper bound (exclusive) of the log end that others were shown, -1 when none is stored
         (R68)."""
@@ -105,7 +116,10 @@ class LogManager:
         self._creating: Counter[str] = Counter()
         #: folders being created or removed; the event is set when that is done
         self._busy_folders: dict[str, asyncio.Event] = {}
-        self._loader = LogLoader(runtime, self._dir_failed, self._add)
+        #: damaged logs whose folder is being put aside, and the folder's name
+        self._damaged_names: dict[PartitionId, str] = {}
+        self._damaged = DamagedLogs(runtime.disk)
+        self._loader = LogLoader(runtime, self._failed_at, self._add, self._damaged)
         self._is_loaded = False
         self._is_closing = False
         self._clean_shutdown_marks = CleanShutdownMarks(runtime.disk, self._dir_failed)
@@ -115,6 +129,8 @@ class LogManager:
         #: a log dir has answered nothing for so long that the broker is better replaced
         self._is_stalled = False
         self._stall_checked_ms = 0
+        self._damage_listener: Callable[[PartitionId, str], None] | None = None
+        self._aside_listener: Callable[[PartitionId], None] | None = None
         self._housekeeping = Housekeeping(runtime)
         #: of the task that flushes by time
         self._flush_interval: Interval | None = None
@@ -183,6 +199,7 @@ class LogManager:
                 folders += [(log_dir, name) for name in await self._loader.folders(log_dir)]
             except DiskError as error:
                 self._dir_failed(log_dir, error)
+        folders = await self._loader.without_copies(folders, self._dir_failed)
         self._remaining = dict(Counter(log_dir.path for log_dir, _ in folders))
         done_count = 0
 
@@ -285,6 +302,7 @@ class LogManager:
     def stats(self) -> list[MetricFamily]:
         """Metrics of the logs and their dirs."""
         counts = Counter(managed.log_dir.path for managed in self._managed.values())
+        aside = self._damaged.counts()
         return log_families(
             (
                 LogState(
@@ -296,18 +314,43 @@ class LogManager:
                 for managed in self._managed.values()
             ),
             (
-                *(LogDirState(path, False, 0, 0, None) for path in self._absent),
+                *(LogDirState(path, False, 0, 0, None, 0) for path in self._absent),
                 *(
-                    LogDirState(d.path, d.is_online, counts[d.path], self._remaining.get(d.path, 0), d.space)
+                    LogDirState(
+                        d.path,
+                        d.is_online,
+                        counts[d.path],
+                        self._remaining.get(d.path, 0),
+                        d.space,
+                        aside[d.path],
+                    )
                     for d in self._dirs
                 ),
             ),
             self._flush_stats,
+            self._damaged.found_count,
         )
 
     def serial(self, key: PartitionId) -> Serial:
         """The queue that orders changes of this log."""
         return self._managed[key].serial
+
+    def damaged_replicas(self) -> list[DamagedReplica]:
+        """Replicas that have no log because theirs is damaged, as `load` found them."""
+        by_name = {managed.partition: managed.log.topic_id for managed in self._managed.values()}
+
+        def has_log(partition: TopicPartition, topic_id: bytes | None) -> bool:
+            return partition in by_name and topic_id in (None, by_name[partition])
+
+        return self._damaged.without_log(has_log)
+
+    def on_damage(
+        self, damaged: Callable[[PartitionId, str], None], put_aside: Callable[[PartitionId], None]
+    ) -> None:
+        """Call `damaged(key, reason)` at once when a log is found damaged, and `put_aside(key)` when its
+        folder is out of the way."""
+        self._damage_listener = damaged
+        self._aside_listener = put_aside
 
     def on_dir_offline(self, listener: Callable[[bytes, Sequence[PartitionId]], None]) -> None:
         """Call `listener(directory_id, partitions)` at once when a log dir fails."""
@@ -358,7 +401,8 @@ class LogManager:
         try:
             log = await self._create_in(log_dir, partition, topic_id, config)
         except DiskError as error:
-            self._dir_failed(log_dir, error)
+            if scope_of(error) is FaultScope.LOG_DIR:
+                self._dir_failed(log_dir, error)
             raise
         finally:
             self._creating[log_dir.path] -= 1
@@ -384,14 +428,19 @@ class LogManager:
             clean=False,
             topic_id=topic_id,
             before_rewind=lambda offset: log_dir.lower(partition, offset),
-            on_failure=lambda error: self._dir_failed(log_dir, error),
+            on_failure=lambda error: self._failed_at(
+                log_dir, PartitionId(topic_id, partition.partition), error
+            ),
         )
         await log_dir.sync_names()
         return log
 
     async def delete(self, topic_id: bytes, partition_index: int) -> None:
-        """Remove a partition from this broker; its log may not be used any more. Raises: DiskError."""
-        managed = self._managed.get(PartitionId(topic_id, partition_index))
+        """Remove a partition from this broker, and what was put aside of it; its log may not be used any
+        more. Raises: DiskError."""
+        key = PartitionId(topic_id, partition_index)
+        await self._remove_damaged(key)
+        managed = self._managed.get(key)
         if managed is None:
             return
         name, log_dir = folder_name(managed.partition), managed.log_dir
@@ -411,6 +460,16 @@ class LogManager:
         finally:
             self._busy_folders.pop(name).set()
         _log.info("deleted %s", name)
+
+    async def _remove_damaged(self, key: PartitionId) -> None:
+        name = self._damaged_names.get(key) or self._damaged.name_of(key)
+        if name is None:
+            return
+        await self._claim(name)
+        try:
+            await self._damaged.remove(key)
+        finally:
+            self._busy_folders.pop(name).set()
 
     async def _claim(self, name: str) -> None:
         """Wait until no other task creates or removes this folder, then reserve it."""
@@ -514,7 +573,7 @@ class LogManager:
             try:
                 await managed.serial.run(partial(managed.log.delete_old_segments, wall_ms, high_watermark))
             except DiskError as error:
-                self._dir_failed(managed.log_dir, error)
+                self.failed(managed, error)
 
     async def _check_stall(self) -> None:
         silences = [(self._watched.silence_ms(log_dir.path), log_dir.path) for log_dir in self._online_dirs()]
@@ -559,7 +618,7 @@ class LogManager:
         try:
             await managed.log.flush()
         except DiskError as error:
-            self._dir_failed(managed.log_dir, error)
+            self.failed(managed, error)
 
     # --- failure and end -------------------------------------------------------------------------------
 
@@ -573,8 +632,39 @@ class LogManager:
         return [log_dir for log_dir in self._dirs if log_dir.is_online]
 
     def failed(self, managed: ManagedLog, error: DiskError) -> None:
-        """An operation on this log failed elsewhere in the broker."""
-        self._dir_failed(managed.log_dir, error)
+        """An operation on this log failed, here or elsewhere in the broker."""
+        self._failed_at(managed.log_dir, managed.key, error)
+
+    def _failed_at(self, log_dir: LogDir, key: PartitionId, error: DiskError) -> None:
+        """Give up what the error costs: this log, or its log dir."""
+        if scope_of(error) is FaultScope.LOG_DIR:
+            self._dir_failed(log_dir, error)
+            return
+        managed = self._managed.pop(key, None)
+        if managed is None:
+            return  # known already
+        del self.logs[key]
+        note = note_of(managed.partition, managed.log, error, self._high_watermark_of(key))
+        if self._damage_listener is not None:
+            self._damage_listener(key, str(error))
+        if not self._is_closing:
+            name = self._damaged_names[key] = folder_name(managed.partition)
+            self._runtime.tasks.start(f"put aside {name}", self._put_aside(key, managed, note))
+
+    async def _put_aside(self, key: PartitionId, managed: ManagedLog, note: DamageNote) -> None:
+        """Close a damaged log and get its folder out of the way."""
+        name = folder_name(managed.partition)
+        await self._claim(name)
+        try:
+            await managed.serial.run(lambda: managed.log.close(False))
+            await self._damaged.put_aside(managed.log_dir, note)
+            if self._aside_listener is not None:
+                self._aside_listener(key)
+        except DiskError as error:
+            self._dir_failed(managed.log_dir, error)
+        finally:
+            del self._damaged_names[key]
+            self._busy_folders.pop(name).set()
 
     def _dir_failed(self, log_dir: LogDir, error: DiskError) -> None:
         """Take a dir offline, once; the node ends with the last one (A-20)."""
@@ -637,7 +727,7 @@ class LogManager:
         try:
             await managed.serial.run(lambda: managed.log.close(True))
         except DiskError as error:
-            self._dir_failed(managed.log_dir, error)
+            self.failed(managed, error)
 
     async def _in_parallel(self, name: str, works: Sequence[Work], limit: int) -> None:
         """Run all works, at most `limit` at a time; then raise the first LogDirRefused."""

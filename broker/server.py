@@ -237,7 +237,14 @@ class BrokerServer:
         core = self.core
         epoch = core.lifecycle.broker_epoch
         exchange.respond(
-            answer_log_info(exchange.message, core.image, core.broker_id, epoch, self._replica_of)
+            answer_log_info(
+                exchange.message,
+                core.image,
+                core.broker_id,
+                epoch,
+                self._replica_of,
+                core.damaged_replicas.get,
+            )
         )
 
     def _replica_of(self, key: PartitionId) -> Replica | None:
@@ -374,7 +381,9 @@ class BrokerServer:
         if is_follower and not left:
             return None
         try:
-            records = managed.log.read(row.fetch_offset, limit, row.end_offset, at_least_one=at_least_one)
+            records = managed.log.read(
+                row.fetch_offset, limit, row.end_offset, at_least_one=at_least_one, verify=row.verify
+            )
         except OffsetOutOfRange:
             return ErrorCode.OFFSET_OUT_OF_RANGE, _NO_RECORDS
         except DiskError:

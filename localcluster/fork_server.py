@@ -11,6 +11,7 @@ import gc
 import importlib
 import json
 import os
+import resource
 import signal
 import sys
 import traceback
@@ -73,6 +74,8 @@ def _serve(run: Callable[..., Any], order: dict[str, Any]) -> NoReturn:
         os.chdir(order["folder"])
         os.environ.clear()
         os.environ.update(order["environment"])
+        for name, (soft, hard) in order["limits"].items():
+            resource.setrlimit(getattr(resource, name), (soft, hard))
         _show_as([sys.executable, "-P", "-m", "holdfast.cli", *order["words"]])
         run(args=order["words"], prog_name="holdfast")
         code = 0

@@ -9,9 +9,10 @@ import atexit
 import contextlib
 import json
 import os
+import resource
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Protocol
@@ -32,6 +33,9 @@ LOADED_BEFORE = (
 #: The command line of a fork is written over it.
 _ROOM = " " * 1024
 
+#: {name as `resource` spells it: (soft, hard)}
+Limits = Mapping[str, tuple[int, int]]
+
 
 class Child(Protocol):
     """A process that a launcher started."""
@@ -46,7 +50,7 @@ class Child(Protocol):
 class Launcher(Protocol):
     """Starts processes."""
 
-    def launch(self, words: Sequence[str], log_file: Path) -> Child:
+    def launch(self, words: Sequence[str], log_file: Path, limits: Limits | None = None) -> Child:
         """Start `holdfast <words>` in a session of its own, its output at the end of `log_file`."""
 
 
@@ -77,7 +81,7 @@ class CommandLauncher:
         if open_files_max is not None:
             self._before = ("sh", "-c", 'ulimit -n "$0" && exec "$@"', str(open_files_max))
 
-    def launch(self, words: Sequence[str], log_file: Path) -> Child:
+    def launch(self, words: Sequence[str], log_file: Path, limits: Limits | None = None) -> Child:
         with log_file.open("ab") as log:
             # -P: files of the working folder, such as an http.py, are not a node's code.
             process = subprocess.Popen(
@@ -87,6 +91,8 @@ class CommandLauncher:
                 stderr=log,
                 start_new_session=True,
             )
+        for name, pair in (limits or {}).items():  # long before it has loaded what opens files
+            resource.prlimit(process.pid, getattr(resource, name), pair)
         return CommandChild(process)
 
 
@@ -125,12 +131,13 @@ class ForkLauncher:
             start_new_session=True,
         )
 
-    def launch(self, words: Sequence[str], log_file: Path) -> Child:
+    def launch(self, words: Sequence[str], log_file: Path, limits: Limits | None = None) -> Child:
         order = {
             "words": list(words),
             "log_file": str(log_file),
             "folder": os.getcwd(),
             "environment": dict(os.environ),
+            "limits": limits or {},
         }
         assert self._server.stdin is not None
         assert self._server.stdout is not None

@@ -14,8 +14,16 @@ class Node:
 
     role: str
     node_id: int
+    #: what others connect to
     port: int
     http_port: int
+    #: what the process listens at, where links run through another (`localcluster.links`); 0: `port`
+    own_port: int = 0
+
+    @property
+    def bind_port(self) -> int:
+        """The port at which the process itself listens."""
+        return self.own_port or self.port
 
     @property
     def name(self) -> str:

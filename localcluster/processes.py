@@ -21,16 +21,23 @@ from pathlib import Path
 
 import javaproperties
 
+from holdfast.localcluster import links_process
 from holdfast.localcluster.health import probe
-from holdfast.localcluster.launch import Child, CommandLauncher, Launcher
+from holdfast.localcluster.launch import Child, CommandLauncher, Launcher, Limits
+from holdfast.localcluster.links_process import LinksProcess
 from holdfast.localcluster.nodes import ClusterError, Node, Nodes
 from holdfast.localcluster.ports import ReservedPorts
 from holdfast.localcluster.power import drivers
 from holdfast.localcluster.power.disks import PowerLoss
+from holdfast.storage.core.files import METADATA_FOLDER
 
 STATE_FILE = "cluster.json"
 #: A power loss that has begun: the next command finishes it if this one is interrupted.
 POWER_LOSS_FILE = "power-loss.json"
+#: What faults have done and how it is undone (`localcluster.faults.journal`).
+FAULTS_FILE = "faults.jsonl"
+#: In a node's folder: limits of its process, `{name: [soft, hard]}`, from its next start on.
+LIMITS_FILE = "limits.json"
 #: Ids of controllers start here, those of brokers at 1.
 FIRST_CONTROLLER_ID = 101
 
@@ -45,9 +52,11 @@ class LocalCluster(Nodes):
         nodes: Sequence[Node],
         power_loss: str | None = None,
         launcher: Launcher | None = None,
+        links_port: int | None = None,
     ) -> None:
         """`power_loss`: driver of `localcluster.power.drivers`; None: the nodes keep their data in plain
-        folders. `launcher` starts the processes; None: each is a command of its own."""
+        folders. `launcher` starts the processes; None: each is a command of its own. `links_port`: where
+        the process that holds links takes orders; None: nodes connect to each other without it."""
         super().__init__(nodes)
         #: absolute, without links: it identifies the nodes, which outlive a link or a working directory
         self.folder = Path(os.path.realpath(folder))
@@ -55,6 +64,7 @@ class LocalCluster(Nodes):
         self.power_loss_driver = power_loss
         self._disks = drivers.disks(power_loss)
         self._launcher = launcher or CommandLauncher()
+        self.links = None if links_port is None else LinksProcess(self.folder, links_port)
         #: what a role does not understand of the properties that `create` was given
         self.warnings: dict[str, list[str]] = {}
         #: children of this very process: they must be reaped, or a dead one looks alive
@@ -96,10 +106,12 @@ class LocalCluster(Nodes):
         properties: Mapping[str, str] | None = None,
         power_loss: str | None = None,
         launcher: Launcher | None = None,
+        has_links: bool = False,
     ) -> "LocalCluster":
         """Choose ports and write the configuration of every node. Nothing is started.
 
         `power_loss`: "auto" or a driver of `power_losses_available()`, for clusters that will lose power.
+        `has_links`: connections run through a process that can hold them (Linux), for network partitions.
         """
         if "," in os.path.realpath(folder):
             raise ClusterError(
@@ -109,10 +121,11 @@ class LocalCluster(Nodes):
             raise ClusterError(
                 f"{folder} holds a cluster already: `holdfast cluster up --dir {folder}` resumes it"
             )
-        reserved = ReservedPorts(2 * (brokers + controllers), base_port)
+        count = brokers + controllers
+        reserved = ReservedPorts(2 * count + (count + 1) * has_links, base_port)
         ports = reserved.numbers.copy()
         nodes = [
-            Node(role, first + index, ports.pop(0), ports.pop(0))
+            Node(role, first + index, ports.pop(0), ports.pop(0), ports.pop() if has_links else 0)
             for role, first, count in (
                 ("controller", FIRST_CONTROLLER_ID, controllers),
                 ("broker", 1, brokers),
@@ -123,7 +136,9 @@ class LocalCluster(Nodes):
         for key in ("log.dirs", "log.dir", "metadata.log.dir"):
             if driver is not None and key in (properties or {}):
                 raise ClusterError(f"{key} cannot be chosen here: data is on the disk whose power is cut")
-        cluster = cls(folder, secrets.token_urlsafe(16), nodes, driver, launcher)
+        cluster = cls(
+            folder, secrets.token_urlsafe(16), nodes, driver, launcher, ports.pop() if has_links else None
+        )
         cluster._ports = reserved
         written = {node: {**cluster._properties(node), **(properties or {})} for node in nodes}
         for node, keys in written.items():
@@ -141,6 +156,7 @@ class LocalCluster(Nodes):
             "version": 1,
             "cluster_id": cluster.cluster_id,
             "power_loss": driver,
+            "links_port": cluster.links.port if cluster.links is not None else None,
             "nodes": [asdict(node) for node in nodes],
         }
         (folder / STATE_FILE).write_text(json.dumps(state, indent=2) + "\n", encoding="utf-8")
@@ -152,7 +168,13 @@ class LocalCluster(Nodes):
         try:
             state = json.loads((folder / STATE_FILE).read_text(encoding="utf-8"))
             nodes = [Node(**node) for node in state["nodes"]]
-            return cls(folder, state["cluster_id"], nodes, state.get("power_loss"))
+            return cls(
+                folder,
+                state["cluster_id"],
+                nodes,
+                state.get("power_loss"),
+                links_port=state.get("links_port"),
+            )
         except FileNotFoundError:
             raise ClusterError(
                 f"no cluster in {folder}: `holdfast cluster up --dir {folder}` makes one"
@@ -182,7 +204,7 @@ class LocalCluster(Nodes):
             "node.id": str(node.node_id),
             "controller.quorum.voters": voters,
             "controller.listener.names": "CONTROLLER",
-            "listeners": f"{listener}://127.0.0.1:{node.port}",
+            "listeners": f"{listener}://127.0.0.1:{node.bind_port}",
             "log.dirs": str(disk / "data"),
             "metadata.log.dir": str(disk / "metadata"),
             "holdfast.cluster.id": self.cluster_id,
@@ -193,6 +215,8 @@ class LocalCluster(Nodes):
         keys["min.insync.replicas"] = str(max(1, replicas - 1))
         if node.role == "broker":
             keys["inter.broker.listener.name"] = "PLAINTEXT"
+            if node.own_port:
+                keys["advertised.listeners"] = f"PLAINTEXT://127.0.0.1:{node.port}"
         return keys
 
     # --- looking --------------------------------------------------------------------------------------
@@ -203,6 +227,29 @@ class LocalCluster(Nodes):
     def data_folder(self, node: Node) -> Path:
         """Where the segment files are; on a disk of its own (ext4, xfs) only while the cluster is up."""
         return self._disks.data_home(self.home(node)) / "data"
+
+    def log_dirs(self, node: Node) -> tuple[Path, ...]:
+        """Every log dir of a broker, as its server.properties has them; a controller has none."""
+        if node.role != "broker":
+            return ()
+        lines = self.properties_file(node).read_text(encoding="utf-8").splitlines()
+        value = [line.partition("=")[2] for line in lines if line.startswith("log.dirs=")][-1]
+        return tuple(Path(folder.strip()) for folder in value.split(","))
+
+    def last_start(self, node: Node) -> str:
+        """Tells one start of a node from the next; empty: it was never started."""
+        try:
+            return f"{(self.home(node) / 'node.pid').stat().st_mtime_ns}"
+        except FileNotFoundError:
+            return ""
+
+    def settle(self, node: Node) -> None:
+        """Take the files of a stopped node as durable, before something else than the node changes them."""
+        self._disks.settle(self.home(node))
+
+    def metadata_folder(self, node: Node) -> Path:
+        """Where its copy of the metadata log is, with the vote of a controller."""
+        return self._disks.data_home(self.home(node)) / "metadata" / METADATA_FOLDER
 
     def properties_file(self, node: Node) -> Path:
         return self.home(node) / "server.properties"
@@ -243,11 +290,24 @@ class LocalCluster(Nodes):
             if self.pid(node) is not None:
                 return
             self._disks.attach(self.home(node))
+            if self.links is not None:
+                self.links.start()
             words = [node.role, "--config", str(self.properties_file(node))]
             words += self._disks.options(self.home(node))
-            child = self._launcher.launch(words, self.log_file(node))
+            child = self._launcher.launch(words, self.log_file(node), self._limits(node))
             self._children[node.name] = child
             (self.home(node) / "node.pid").write_text(f"{child.pid}\n")
+
+    def limits_file(self, node: Node) -> Path:
+        """Limits that a fault has set for the node's next start; there is none without such a fault."""
+        return self.home(node) / LIMITS_FILE
+
+    def _limits(self, node: Node) -> Limits:
+        try:
+            limits: Limits = json.loads(self.limits_file(node).read_text(encoding="utf-8"))
+            return limits
+        except FileNotFoundError:
+            return {}
 
     def up(self, timeout_s: float = 60.0) -> None:
         """Start stopped nodes, resume paused ones and wait until every node is ready."""
@@ -307,6 +367,7 @@ class LocalCluster(Nodes):
             self.resume(node)
         self.stop(self.brokers, timeout_s)
         self.stop(self.controllers, timeout_s)
+        self._end_links()
         self._detach()
 
     def destroy(self) -> None:
@@ -314,7 +375,12 @@ class LocalCluster(Nodes):
         for node in self.nodes:
             self.signal(node, signal.SIGCONT)
         self.kill(self.nodes)
+        self._end_links()
         self._detach()
+
+    def _end_links(self) -> None:
+        if self.links is not None:
+            self.links.stop()
 
     def delete(self) -> None:
         """Remove the folders of the stopped nodes, and the cluster's folder when nothing else is in it."""
@@ -323,6 +389,8 @@ class LocalCluster(Nodes):
                 self.home(node).unlink()
             elif self.home(node).exists():
                 shutil.rmtree(self.home(node))
+        for name in (FAULTS_FILE, links_process.PID_FILE, links_process.LOG_FILE):
+            (self.folder / name).unlink(missing_ok=True)
         (self.folder / STATE_FILE).unlink()  # last, so that an interrupted command can be repeated
         if not any(self.folder.iterdir()):
             self.folder.rmdir()

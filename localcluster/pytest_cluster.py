@@ -4,8 +4,6 @@ Owns the processes' life for as long as `running` is open, and one thread that a
 Calls block; a test that runs an event loop puts those that take long into `asyncio.to_thread`.
 """
 
-import asyncio
-import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -14,6 +12,7 @@ from typing import Any, TypeVar
 
 from holdfast.client.admin import Admin
 from holdfast.client.core.errors import ClientError
+from holdfast.localcluster.asker import Asker
 from holdfast.localcluster.launch import shared_launcher
 from holdfast.localcluster.nodes import Node
 from holdfast.localcluster.power.disks import PowerLoss
@@ -37,7 +36,7 @@ class HoldfastCluster:
 
     def __init__(self, cluster: LocalCluster) -> None:
         self._cluster = cluster
-        self._asker: _Asker | None = None
+        self._asker: Asker | None = None
         self._topics_named = 0
 
     @classmethod
@@ -180,7 +179,7 @@ class HoldfastCluster:
 
     def _ask(self, question: "Callable[[Admin], Coroutine[Any, Any, T]]") -> T:
         if self._asker is None:
-            self._asker = _Asker(self.bootstrap_controllers)
+            self._asker = Asker(self.bootstrap_controllers)
         return self._asker.ask(question)
 
     # --- what happens to them -------------------------------------------------------------------------
@@ -258,22 +257,3 @@ def _some(nodes: tuple[Node, ...]) -> tuple[Node, ...]:
         if not isinstance(node, Node):
             raise TypeError(f"{node!r} is no node: give cluster.broker(1), cluster.leader('t') or the like")
     return nodes
-
-
-class _Asker:
-    """An Admin in a thread with an event loop of its own, for tests with and without one."""
-
-    def __init__(self, servers: str) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._admin = Admin(servers, client_id="holdfast-pytest")
-        self._thread = threading.Thread(target=self._loop.run_forever, name="holdfast asker", daemon=True)
-        self._thread.start()
-
-    def ask(self, question: Callable[[Admin], Coroutine[Any, Any, T]]) -> T:
-        return asyncio.run_coroutine_threadsafe(question(self._admin), self._loop).result()
-
-    def close(self) -> None:
-        asyncio.run_coroutine_threadsafe(self._admin.close(), self._loop).result()
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()

@@ -249,7 +249,11 @@ class MetadataDelta:
         if broker is not None:
             keys = broker.offline_replicas
             for index in record.partitions:
-                keys = keys.set(PartitionId(record.topic_id, index), None)
+                key = PartitionId(record.topic_id, index)
+                if not record.are_online:
+                    keys = keys.set(key, None)
+                elif key in keys:
+                    keys = keys.delete(key)
             self._put_broker(replace(broker, offline_replicas=keys))
 
     def _replay_topic(self, record: TopicRecord) -> None:

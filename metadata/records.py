@@ -184,12 +184,14 @@ class BrokerRegistrationChangeRecord:
 
 @message
 class ReplicasOfflineRecord:
-    """A log dir of the broker failed: these replicas are inactive until the broker registers again (R27)."""
+    """A log dir of the broker failed, or these replicas are damaged: they are inactive until the broker
+    registers again, or has put them aside and fetches them anew (R27)."""
 
     broker_id: int = field(int32, "Broker.")
     broker_epoch: int = field(int64, "Its registration.")
     topic_id: bytes = field(uuid, "Topic.")
     partitions: tuple[int, ...] = field(array(int32), "Indexes, ascending.")
+    are_online: bool = field(boolean, "They are fetched anew: inactive no more.", since=4, default=False)
 
 
 @message
@@ -258,7 +260,7 @@ RECORD_CLASSES: dict[int, type] = {
 _KEYS: dict[type, int] = {cls: key for key, cls in RECORD_CLASSES.items()}
 
 #: Version of all records that this software writes.
-RECORD_VERSION = 3
+RECORD_VERSION = 4
 
 
 def encode_record(record: MetadataRecord) -> bytes:

@@ -1,11 +1,14 @@
 """Small files that are old or new, never half: written beside, flushed, renamed, folder synced (R87).
 
-Owns that order and Kafka's line format (version, number of rows, rows). Does not decide what an unreadable
+Owns that order and Kafka's line format (version, number of rows, rows), with a crc32c in one more line: these
+files are derived, and one whose bytes have changed is read as unreadable. Does not decide what an unreadable
 file means: readers get `None` and assume the worst.
 """
 
 import posixpath
 from collections.abc import Iterable, Mapping, Sequence
+
+import google_crc32c
 
 from holdfast.runtime.api import Disk, FileMissing
 
@@ -17,6 +20,8 @@ FORMAT_VERSION = 0
 SMALL_FILE_MAX_BYTES = 64 << 20
 
 OFFSETS_COLUMNS = 3
+#: First word of the last line; the second is the crc32c of all bytes before that line.
+_CRC_WORD = "crc32c"
 
 
 async def write_atomically(disk: Disk, path: str, text: str) -> None:
@@ -59,18 +64,29 @@ async def read_text(disk: Disk, path: str) -> str | None:
 
 
 def encode_rows(rows: Iterable[Sequence[object]]) -> str:
-    """Encode rows in Kafka's line format: version, count, one row per line, words separated by a blank."""
+    """Encode rows in Kafka's line format: version, count, one row per line, words separated by a blank; then
+    the crc."""
     lines = [" ".join(map(str, row)) for row in rows]
-    return "\n".join([str(FORMAT_VERSION), str(len(lines)), *lines]) + "\n"
+    text = "\n".join([str(FORMAT_VERSION), str(len(lines)), *lines]) + "\n"
+    return f"{text}{_crc_line(text)}\n"
 
 
 def decode_rows(text: str, columns: int) -> list[list[str]] | None:
-    """The words of each row; None when the text is not what `encode_rows` writes."""
+    """The words of each row; None when the text is not what `encode_rows` writes. A text without the crc was
+    written by an earlier build, or by Kafka."""
     lines = text.split("\n")
+    if len(lines) > 1 and lines[-2].startswith(_CRC_WORD):
+        crc_line = lines.pop(-2)
+        if crc_line != _crc_line("\n".join(lines)):
+            return None
     if len(lines) < 3 or lines[0] != str(FORMAT_VERSION) or lines[-1] or lines[1] != str(len(lines) - 3):
         return None
     rows = [line.split(" ") for line in lines[2:-1]]
     return rows if all(len(row) == columns for row in rows) else None
+
+
+def _crc_line(text: str) -> str:
+    return f"{_CRC_WORD} {google_crc32c.value(text.encode()):08x}"
 
 
 def decode_numbers(text: str, columns: int) -> list[tuple[int, ...]] | None:

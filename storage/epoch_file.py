@@ -1,14 +1,17 @@
 """`leader-epoch-checkpoint`: the leader epoch cache on disk, and how it is reconciled with the log (R85).
 
 Owns the file. Where they differ, the batches win. The cache is truncated to the log's end, uses the scan's
-epochs where segments were scanned, is compared with the first and last batch of every other segment, and is
-rebuilt from all headers when anything differs (D8). The epoch of the record right below the log start is
-stored only here; its row comes first and twice, which no two entries can. Never truncates a log.
+epochs where segments were scanned, is compared with the first and last batch of every other segment and with
+the batches on both sides of each change, and is rebuilt from all headers when anything differs (D8). The
+epoch of the record right below the log start is stored only here; its row comes first and twice, which no two
+entries can. Never truncates a log.
 """
 
+from bisect import bisect_right
 from collections.abc import Iterable
 from itertools import pairwise
 
+from holdfast.protocol.record_batch import BatchHeader
 from holdfast.runtime.api import Disk
 from holdfast.storage import checkpoint
 from holdfast.storage.core.files import LEADER_EPOCH_CHECKPOINT
@@ -43,7 +46,7 @@ async def load_epochs(
     if found.is_new or (below is not None and below.start_offset != found.segments[0].base_offset):
         below = None
     cache = _merge(entries, below, found)
-    if cache is None or not all(_agrees(cache, segment) for segment in found.segments):
+    if cache is None or not _agrees(cache, found.segments):
         cache = await _rebuild(found.segments, below)
     if _rows(cache) != in_file:
         await store_epochs(disk, folder, cache)
@@ -81,7 +84,16 @@ def _merge(
     return LeaderEpochCache(entries, below)
 
 
-def _agrees(cache: LeaderEpochCache, segment: Segment) -> bool:
+def _agrees(cache: LeaderEpochCache, segments: list[Segment]) -> bool:
+    """Each segment begins and ends in the epoch of the cache, and each epoch begins at a batch of its own,
+    behind a batch of the one before: as epochs never fall, all others agree then. Raises: DiskError."""
+    return all(_agrees_at_ends(cache, segment) for segment in segments) and all(
+        _begins_there(entry, before, segments)
+        for entry, before in zip(cache.entries, [None, *cache.entries], strict=False)
+    )
+
+
+def _agrees_at_ends(cache: LeaderEpochCache, segment: Segment) -> bool:
     first = segment.first_header()
     if first is None:
         return True
@@ -91,17 +103,34 @@ def _agrees(cache: LeaderEpochCache, segment: Segment) -> bool:
     )
 
 
+def _begins_there(entry: EpochEntry, before: EpochEntry | None, segments: list[Segment]) -> bool:
+    header = _header_of(entry.start_offset, segments)
+    if header is not None and (header.base_offset, header.leader_epoch) != (entry.start_offset, entry.epoch):
+        return False
+    last = None if before is None else _header_of(entry.start_offset - 1, segments)
+    return last is None or before is None or last.leader_epoch == before.epoch
+
+
+def _header_of(offset: int, segments: list[Segment]) -> BatchHeader | None:
+    """The header of the batch that holds an offset; None outside the log."""
+    if not segments[0].base_offset <= offset < segments[-1].next_offset:
+        return None
+    bases = [segment.base_offset for segment in segments]
+    return segments[bisect_right(bases, offset) - 1].header_of(offset)
+
+
 async def _rebuild(segments: list[Segment], below: EpochEntry | None) -> LeaderEpochCache:
-    """From the headers. Raises: DiskError, also for segments that are whole and not of one log (I-18)."""
+    """From the headers. Raises: DiskError, CorruptLog for segments that are whole and not of one log
+    (I-18)."""
     cache = LeaderEpochCache(below=below)
     seen, last_epoch = 0, -1
     for segment in segments:
-        for _, header in segment.headers(0, segment.size):
+        for position, header in segment.headers(0, segment.size):
             if header.leader_epoch < last_epoch:
                 story = (
                     f"epoch {header.leader_epoch} at offset {header.base_offset} falls behind {last_epoch}"
                 )
-                raise segment.broken(story)
+                raise segment.broken(story, position)
             last_epoch = header.leader_epoch
             cache.assign(header.leader_epoch, header.base_offset)
             seen += 1

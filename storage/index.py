@@ -4,7 +4,8 @@ Owns two files with the same number of entries. Entry k of `.index` is (relative
 a batch, as in Kafka; entry k of `.timeindex` is (largest timestamp of all batches before that one i64, its
 relative offset u32). New entries stay in memory until a block is full; lookups read single blocks, so an
 index of any size needs no memory. Entries are not flushed one by one: after an unclean stop, the index of a
-scanned segment is built again.
+scanned segment is built again. An index is derived: the segment verifies each entry that it uses against
+the log, and builds the index again in memory when one is false; `flush` replaces the files.
 """
 
 import operator
@@ -23,6 +24,10 @@ _TIME_ENTRY = struct.Struct(">qI")
 _WORD_BYTES = 4
 #: Entries read or written at once: 4 KiB of `.index`, 2 MiB of log at the default interval.
 BLOCK_ENTRIES = 512
+
+
+class DamagedIndex(Exception):
+    """An index file is shorter than its entries: it was cut since it was opened."""
 
 
 class IndexEntry(NamedTuple):
@@ -61,14 +66,18 @@ class _EntryFile:
             block_bytes = BLOCK_ENTRIES * self._entry.size
             self._block = self.file.read_at(block_number * block_bytes, block_bytes)
             self._block_number = block_number
-        return self._entry.unpack_from(self._block, place * self._entry.size)
+        try:
+            return self._entry.unpack_from(self._block, place * self._entry.size)
+        except struct.error:
+            raise DamagedIndex(self.file.path) from None
 
     def add(self, *fields: int) -> None:
         self._tail += self._entry.pack(*fields)
         self.count += 1
 
     def store(self) -> None:
-        if self._tail:
+        # A file that is still to be trimmed has other bytes where these belong.
+        if self._tail and self.file.size == self.stored_count * self._entry.size:
             self.file.append([bytes(self._tail)])
             self._tail.clear()
             self.stored_count = self.count
@@ -94,7 +103,8 @@ class _EntryFile:
 
 
 class SegmentIndex:
-    """The entries of one segment, rising in offset and position. Synchronous calls raise DiskError."""
+    """The entries of one segment, rising in offset and position. Synchronous calls raise DiskError, lookups
+    DamagedIndex too."""
 
     __slots__ = ("_offsets", "_times")
 
@@ -134,6 +144,10 @@ class SegmentIndex:
         if self._offsets.count - self._offsets.stored_count >= BLOCK_ENTRIES:
             with suppress(OutOfResources):  # kept in memory; the next entry tries again
                 self.store()
+
+    def before(self, entry: IndexEntry) -> IndexEntry | None:
+        """The entry before this one, None for the first."""
+        return self._before(self.count_below(entry.relative_offset))
 
     def floor_of_offset(self, relative_offset: int) -> IndexEntry | None:
         """The last entry at or below an offset: a scan from there finds it within one index interval."""
@@ -175,7 +189,7 @@ class SegmentIndex:
         self._times.store()
 
     def forget_from(self, count: int) -> None:
-        """Keep the first `count` entries. `trim` must follow before anything is added."""
+        """Keep the first `count` entries. What is added before `trim` stays in memory until then."""
         assert 0 <= count <= len(self)
         self._offsets.forget_from(count)
         self._times.forget_from(count)
@@ -187,6 +201,7 @@ class SegmentIndex:
 
     async def flush(self) -> None:
         """Make every entry durable."""
+        await self.trim()
         await self._offsets.flush()
         await self._times.flush()
 

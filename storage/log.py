@@ -17,16 +17,17 @@ from holdfast.protocol.record_batch import BatchHeader, CorruptBatch, check_batc
 from holdfast.runtime.api import Buffer, DiskError, OutOfResources, Runtime, Task
 from holdfast.storage import snapshots
 from holdfast.storage.core.config import LogConfig
+from holdfast.storage.core.faults import CorruptLog
 from holdfast.storage.core.flush_policy import FlushPolicy
 from holdfast.storage.core.flush_stats import FlushReason, FlushStats
-from holdfast.storage.core.leader_epoch_cache import EpochEnd, LeaderEpochCache
+from holdfast.storage.core.leader_epoch_cache import EpochEnd, EpochEntry, LeaderEpochCache
 from holdfast.storage.core.producer_state import ProducerState
 from holdfast.storage.core.retention import must_roll, old_count
 from holdfast.storage.epoch_file import load_epochs, read_epochs
 from holdfast.storage.flusher import Flusher
 from holdfast.storage.folders import make_durably
 from holdfast.storage.log_guard import LogGuard
-from holdfast.storage.recovery import RecoveryReport, open_segments
+from holdfast.storage.recovery import RecoveredSegments, RecoveryReport, open_segments
 from holdfast.storage.segment import RELATIVE_OFFSET_MAX, Segment
 from holdfast.storage.segment_list import SegmentList, age_of
 
@@ -129,7 +130,8 @@ class Log:
         `clean`: every byte was flushed before the last stop (R35), so nothing is scanned. Otherwise
         everything from `recovery_point` on is checked, and durable on return (R86). `before_rewind(offset)`
         is awaited before the log's end falls to `offset`: stored offsets of this log must not stay above
-        that. `on_failure` is called with the first DiskError of this log. Raises: DiskError.
+        that. `on_failure` is called with the first DiskError of this log. Raises: DiskError, CorruptLog when
+        what was flushed is damaged.
         """
         disk = runtime.disk
         # The name of a folder with content is durable already; a partition's name is made durable by its
@@ -144,8 +146,32 @@ class Log:
             clean=clean,
             recovery_point=recovery_point,
             log_start_offset=log_start_offset,
-            history_start=epochs[0].start_offset if epochs else 0,
+            history_start=epochs[0].start_offset if epochs else -1,
         )
+        try:
+            return await cls._of(
+                runtime, folder, config, found, epochs, log_start_offset, topic_id, before_rewind, on_failure
+            )
+        except CorruptLog:
+            for segment in found.segments:
+                await segment.close()
+            raise
+
+    @classmethod
+    async def _of(
+        cls,
+        runtime: Runtime,
+        folder: str,
+        config: LogConfig,
+        found: RecoveredSegments,
+        epochs: list[EpochEntry],
+        log_start_offset: int,
+        topic_id: bytes | None,
+        before_rewind: Callable[[int], Awaitable[None]] | None,
+        on_failure: Callable[[DiskError], None] | None,
+    ) -> "Log":
+        """The log of segments that are open. Raises: DiskError."""
+        disk = runtime.disk
         log = cls(runtime, folder, config, found.segments, found.report, on_failure)
         log.topic_id, log._before_rewind = topic_id, before_rewind
         log._log_start_offset = max(log._log_start_offset, log_start_offset)
@@ -245,7 +271,7 @@ class Log:
                 f"{header.size_bytes} bytes, {header.record_count} records, last offset delta "
                 f"{header.last_offset_delta}"
             )
-        assert leader_epoch >= self._last_epoch, f"epoch {leader_epoch} after {self._last_epoch} (I-18)"
+        self._check_epoch(leader_epoch)
         base_offset = self._log_end_offset
         self._write(stamp(batch, base_offset, leader_epoch))
         self._note(header, base_offset, leader_epoch)
@@ -285,7 +311,17 @@ class Log:
         """Record that this replica leads in `leader_epoch` from the present end on, before there is data
         (R54)."""
         self._guard.check_usable()
+        self._check_epoch(leader_epoch)
         self._epochs.assign(leader_epoch, self._log_end_offset)
+
+    def _check_epoch(self, leader_epoch: int) -> None:
+        """Epochs never fall (I-18), and metadata has the newest one: a later epoch in the log is damage of a
+        header, whose epoch no crc covers. Raises: CorruptLog."""
+        if leader_epoch < self._last_epoch:
+            story = f"its last batch has epoch {self._last_epoch}, later than the leader's {leader_epoch}"
+            error = CorruptLog(self._segments.active.log.path, 0, story)
+            self._guard.fail(error)
+            raise error
 
     def needs_roll(self, next_size_bytes: int) -> bool:
         """True when `roll` must come before an append of that size: by size, age, or number of offsets."""
@@ -338,12 +374,21 @@ class Log:
 
     # --- read ------------------------------------------------------------------------------------------
 
-    def read(self, fetch_offset: int, max_bytes: int, end_offset: int, *, at_least_one: bool = True) -> bytes:
+    def read(
+        self,
+        fetch_offset: int,
+        max_bytes: int,
+        end_offset: int,
+        *,
+        at_least_one: bool = True,
+        verify: bool = False,
+    ) -> bytes:
         """Whole batches from the one that holds `fetch_offset` on, all below `end_offset`, at most
         `max_bytes`.
 
         With `at_least_one`, the first batch is returned whole even if it is longer. Never crosses a segment,
-        so a shorter result does not mean the end. Raises: OffsetOutOfRange, DiskError.
+        so a shorter result does not mean the end. What was not appended lately, or all with `verify`, is
+        checked as a follower would: crc, offsets, epochs. Raises: OffsetOutOfRange, DiskError, CorruptLog.
         """
         if not self._log_start_offset <= fetch_offset <= self._log_end_offset:
             raise OffsetOutOfRange(
@@ -353,13 +398,35 @@ class Log:
             end_offset = self._log_end_offset
         if fetch_offset >= end_offset:
             return b""
+        segment = self._segments.holder_of(fetch_offset)
         try:
-            return self._segments.holder_of(fetch_offset).read(
-                fetch_offset, max_bytes, end_offset, at_least_one
-            )
+            data = segment.read(fetch_offset, max_bytes, end_offset, at_least_one)
+            if verify or segment is not self._segments.active or segment.is_cold(fetch_offset):
+                self._verify(segment, fetch_offset, data)
         except DiskError as error:
             self._guard.fail(error)
             raise
+        return data
+
+    def _verify(self, segment: Segment, fetch_offset: int, data: bytes) -> None:
+        """Check whole batches that were read from the one that holds `fetch_offset` on. The epochs in memory
+        are those that the log was loaded or appended with. Raises: CorruptLog."""
+        position, next_offset, epoch_at = 0, -1, self._epochs.epoch_at
+        try:
+            while position < len(data):
+                header = check_batch(data, position)
+                base_offset = header.base_offset
+                if next_offset < 0 and base_offset <= fetch_offset < header.next_offset:
+                    next_offset = base_offset
+                if base_offset != next_offset or epoch_at(base_offset) != header.leader_epoch:
+                    raise CorruptBatch(
+                        f"offset {base_offset} of epoch {header.leader_epoch} where "
+                        f"{max(next_offset, fetch_offset)} of epoch {epoch_at(base_offset)} belongs"
+                    )
+                next_offset = header.next_offset
+                position += header.size_bytes
+        except CorruptBatch as error:
+            raise segment.broken(str(error), segment.position_of(fetch_offset) + position) from error
 
     def end_offset_for_epoch(self, epoch: int) -> EpochEnd | None:
         """The largest epoch in this log not above `epoch`, and its end; None when none is known (R80)."""

@@ -44,6 +44,7 @@ class LogDir:
         "path",
         "recovery_points",
         "space",
+        "registered_epoch",
         "vouched",
     )
 
@@ -60,6 +61,8 @@ class LogDir:
         self.failure: DiskError | None = None
         #: {folder name: digest}: the logs that the clean-shutdown file describes
         self.vouched: dict[str, str] = {}
+        #: broker epoch of the last registration that was stored here before this start, -1 for none
+        self.registered_epoch = -1
         # The content of the files, as this process read or wrote them.
         self.recovery_points: Offsets = {}
         self.log_starts: Offsets = {}

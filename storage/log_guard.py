@@ -43,7 +43,7 @@ class LogGuard:
         assert not self.is_closed, f"{self.folder} is closed"
         failure = self.failure
         if failure is not None:
-            raise DiskError(failure.path, failure.operation, failure.errno, failure.reason)
+            raise failure.with_traceback(None)  # which would grow with each time
 
     def check_append(self) -> None:
         """Check that an append is allowed now. Raises: DiskError."""

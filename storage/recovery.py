@@ -4,7 +4,9 @@ Owns which bytes of a log folder are kept. After a clean stop, and below the rec
 trusted if its index is valid. Everything else is read batch by batch, and the log keeps exactly the prefix
 before the first invalid batch: bad crc, zeros, cut short, wrong offset, falling epoch (A-22). It never
 searches for valid batches after that one: what follows a hole was not reported as flushed. What is kept is
-durable on return, so that a second crash cannot lose it.
+durable on return, so that a second crash cannot lose it. All that was for bytes that may never have reached
+the disk: an invalid batch or a missing segment in what was flushed is damage. Then nothing is cut, and the
+log is refused: CorruptLog.
 """
 
 import logging
@@ -15,6 +17,7 @@ from holdfast.protocol.record_batch import CorruptBatch, check_batch, parse_head
 from holdfast.runtime.api import Disk
 from holdfast.storage import snapshots
 from holdfast.storage.core.config import LogConfig
+from holdfast.storage.core.faults import CorruptLog
 from holdfast.storage.core.files import (
     INDEX_SUFFIX,
     LEADER_EPOCH_CHECKPOINT,
@@ -68,30 +71,44 @@ async def open_segments(
     clean: bool,
     recovery_point: int,
     log_start_offset: int,
-    history_start: int = 0,
+    history_start: int = -1,
 ) -> RecoveredSegments:
     """Open every segment of a folder. Without segments, or when all of them end below `log_start_offset`, the
-    log begins there, empty. Segments that end at or below `history_start`, the first offset in the leader
-    epochs, were being deleted. Raises: DiskError."""
+    log begins there, empty: a reset was interrupted. Segments that end at or below `history_start`, the first
+    offset in the leader epochs (-1 for none), were being deleted. Raises: DiskError, CorruptLog (no file is
+    open then)."""
     bases = await _base_offsets(disk, folder)
     found = RecoveredSegments([], RecoveryReport())
-    names_changed = await _finish_deletion(disk, folder, bases, history_start)
-    for number, base_offset in enumerate(bases):
-        expected = found.segments[-1].next_offset if found.segments else base_offset
-        if base_offset != expected:
-            found.report.reason = f"segment {base_offset} should begin at {expected}"
-            break
-        segment = await Segment.open(disk, folder, base_offset, config.index_interval_bytes)
-        found.segments.append(segment)
-        # `<`: a flush up to this segment's end does not include its index, a flush after the roll does.
-        is_flushed = clean or (number + 1 < len(bases) and bases[number + 1] < recovery_point)
-        if is_flushed and segment.adopt():
-            continue
-        await _scan(found, segment)
-        if found.report.reason is not None:
-            break
+    try:
+        names_changed = await _finish_deletion(disk, folder, bases, history_start)
+        if clean or history_start < recovery_point:
+            _check_beginning(folder, bases, clean=clean, history_start=history_start)
+        for number, base_offset in enumerate(bases):
+            expected = found.segments[-1].next_offset if found.segments else base_offset
+            if base_offset != expected:
+                found.report.reason = f"segment {base_offset} should begin at {expected}"
+                if clean or expected < recovery_point:
+                    raise CorruptLog(folder, 0, found.report.reason)
+                break
+            segment = await Segment.open(disk, folder, base_offset, config.index_interval_bytes)
+            found.segments.append(segment)
+            # `<`: a flush up to this segment's end does not include its index, a flush after the roll does.
+            is_flushed = clean or (number + 1 < len(bases) and bases[number + 1] < recovery_point)
+            if is_flushed and segment.adopt():
+                continue
+            await _scan(found, segment, None if clean else recovery_point)
+            if found.report.reason is not None:
+                break
+        is_below = bool(found.segments) and found.segments[-1].next_offset < log_start_offset
+        if is_below and clean:
+            story = f"ends at {found.segments[-1].next_offset}, below its start {log_start_offset}"
+            raise CorruptLog(folder, 0, story)
+    except CorruptLog:
+        for segment in found.segments:
+            await segment.close()
+        raise
     dropped = bases[len(found.segments) :]
-    if found.segments and found.segments[-1].next_offset < log_start_offset:
+    if is_below:
         dropped = bases
         for segment in found.segments:
             await segment.close()
@@ -108,6 +125,15 @@ async def open_segments(
         names_changed = True
     await _make_durable(disk, folder, found, names_changed)
     return found
+
+
+def _check_beginning(folder: str, bases: list[int], *, clean: bool, history_start: int) -> None:
+    """Retention stores the epochs before it deletes the segments below, so the first segment begins no later
+    than they say; a log that was closed with records has a segment. Raises: CorruptLog."""
+    if bases and bases[0] > history_start >= 0:
+        raise CorruptLog(folder, 0, f"begins at {bases[0]}, its segment at {history_start} is missing")
+    if clean and not bases and history_start >= 0:
+        raise CorruptLog(folder, 0, "all its segments are missing")
 
 
 async def _base_offsets(disk: Disk, folder: str) -> list[int]:
@@ -144,8 +170,9 @@ async def _forget_history(disk: Disk, folder: str) -> None:
         await disk.sync_folder(folder)
 
 
-async def _scan(found: RecoveredSegments, segment: Segment) -> None:
-    """Read a segment from its beginning, record every valid batch, cut the file after the last one."""
+async def _scan(found: RecoveredSegments, segment: Segment, recovery_point: int | None) -> None:
+    """Read a segment from its beginning, record every valid batch, cut the file after the last one. Raises:
+    CorruptLog when a batch below `recovery_point` is invalid, with None at any offset."""
     await segment.restart()
     # Only what is on the disk counts, not what the page cache shows: the last process may have ended after a
     # failed flush, whose pages look written since then (A-20). This also flushes: valid bytes may be in the
@@ -182,6 +209,8 @@ async def _scan(found: RecoveredSegments, segment: Segment) -> None:
                 header.base_offset, header.next_offset, last_epoch, header.max_timestamp, header.size_bytes
             )
     except CorruptBatch as error:
+        if recovery_point is None or segment.next_offset < recovery_point:
+            raise segment.broken(str(error), segment.size) from error
         found.report.reason = f"{segment.log.path} at byte {segment.size}: {error}"
         found.report.dropped_bytes += file_size - segment.size
     found.report.scanned_bytes += segment.size

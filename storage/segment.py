@@ -3,17 +3,19 @@
 Owns positions: at which byte an offset begins, where whole batches end, what of the file is durable. Does not
 decide what is appended or kept. Keeps the positions of the newest batches in memory, so that reads near the
 log's end, the common case, need no lookup; others need an index lookup and a walk over at most one index
-interval of headers.
+interval of headers. An index entry is used only if its batch is found where it points; else the index is
+built again from the headers. Headers that cannot be right are the log's damage: CorruptLog.
 """
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from holdfast.protocol.record_batch import HEADER_SIZE, BatchHeader, CorruptBatch, parse_header
-from holdfast.runtime.api import Buffer, Disk, DiskError, File
+from holdfast.runtime.api import Buffer, Disk, File
+from holdfast.storage.core.faults import CorruptLog
 from holdfast.storage.core.files import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, offset_path
-from holdfast.storage.index import IndexEntry, SegmentIndex
+from holdfast.storage.index import DamagedIndex, IndexEntry, SegmentIndex
 
 #: Largest offset within a segment: the index has 32 bits, of which Kafka leaves the sign bit free.
 RELATIVE_OFFSET_MAX = (1 << 31) - 1
@@ -21,8 +23,6 @@ RELATIVE_OFFSET_MAX = (1 << 31) - 1
 RECENT_BATCHES = 512
 #: Bytes read at once by a walk over headers.
 WALK_BYTES = 8 << 10
-#: errno EIO, for content that differs from what was written.
-_EIO = 5
 
 
 class Segment:
@@ -35,6 +35,7 @@ class Segment:
         "_is_index_durable",
         "_recent_offsets",
         "_recent_positions",
+        "_unverified_size",
         "base_offset",
         "first_append_ms",
         "flushed_size",
@@ -67,6 +68,8 @@ class Segment:
         #: False once closed or deleted: its files must not be used
         self.is_open = True
         self._is_index_durable = True
+        #: bytes at the beginning whose crc this process has not seen
+        self._unverified_size = 0
         #: position of the newest batch with an index entry
         self._indexed_position = 0
         # The newest batches, without gaps up to the end of the file.
@@ -112,9 +115,10 @@ class Segment:
     def adopt(self) -> bool:
         """Use a file that is known to be whole, by its index and a walk over what comes after the last entry.
         False when index or tail are not valid: then nothing may be trusted. Raises: DiskError."""
-        if not self.index.is_sound(self.log.size):
+        if not self.index.is_sound(self.log.size) or not self._is_true(self.index.last, with_time=True):
             return False
         self._restart_from(self.index.last)
+        self._unverified_size = self.log.size
         try:
             for _, header in self._headers(self.size, self.log.size):
                 if header.base_offset != self.next_offset or header.leader_epoch < self.last_epoch:
@@ -130,6 +134,7 @@ class Segment:
         self.index.forget_from(0)
         self._is_index_durable = False
         self._restart_from(None)
+        self._unverified_size = 0
         await self.index.trim()
 
     def cut(self, position: int) -> None:
@@ -137,12 +142,22 @@ class Segment:
         append."""
         assert 0 <= position <= self.size
         offset = self._header_at(position).base_offset if position < self.size else self.next_offset
-        self.index.forget_from(self.index.count_below(offset - self.base_offset))
+        self._keep_index_below(offset - self.base_offset)
         self._is_index_durable = False
         self._restart_from(self.index.last)
         for _, header in self.headers(self.size, position):
             self._note_header(header)
         self.flushed_size = min(self.flushed_size, self.size)
+        self._unverified_size = min(self._unverified_size, self.size)
+
+    def _keep_index_below(self, relative_offset: int) -> None:
+        """Drop the entries from an offset on; all of them when the last one that is left is false."""
+        try:
+            self.index.forget_from(self.index.count_below(relative_offset))
+        except DamagedIndex:
+            self.index.forget_from(0)
+        if not self._is_true(self.index.last, with_time=True):
+            self.index.forget_from(0)
 
     async def trim(self) -> None:
         """Truncate the files to the remaining batches, durably: nothing dropped may come back after later
@@ -186,31 +201,92 @@ class Segment:
             end = start + self._header_at(start).size_bytes
         return self.log.read_at(start, end - start) if end > start else b""
 
+    def is_cold(self, offset: int) -> bool:
+        """The batch that holds `offset` is not among the newest, or was there when the segment was opened:
+        its bytes come from the disk, and their crc is not known to be right."""
+        recent = self._recent_offsets
+        if not recent or offset < recent[0]:
+            return True
+        return self._recent_positions[bisect_right(recent, offset) - 1] < self._unverified_size
+
     def position_of(self, offset: int) -> int:
-        """Where the batch that holds `offset` begins; the end of the file for the next offset."""
+        """Where the batch that holds `offset` begins; the end of the file for the next offset. Raises:
+        DiskError."""
         assert self.base_offset <= offset <= self.next_offset
         if offset == self.next_offset:
             return self.size
         recent = self._recent_offsets
         if recent and offset >= recent[0]:
             return self._recent_positions[bisect_right(recent, offset) - 1]
-        entry = self.index.floor_of_offset(offset - self.base_offset)
-        for position, header in self.headers(entry.position if entry else 0, self.size):
+        start = self._start_at(lambda: self.index.floor_of_offset(offset - self.base_offset))
+        for position, header in self.headers(start, self.size):
             if header.next_offset > offset:
                 if header.base_offset > offset:
-                    break  # the index points past its batch
+                    raise self.broken(f"offset {offset} is not there", position)
                 return position
-        raise self.broken(f"offset {offset} is not there")
+        raise self.broken(f"offset {offset} is not there", start)
 
     def find_timestamp(self, timestamp_ms: int) -> BatchHeader | None:
-        """The first batch with a record at or after `timestamp_ms`, by the batches' largest timestamps."""
+        """The first batch with a record at or after `timestamp_ms`, by the batches' largest timestamps.
+        Raises: DiskError."""
         if self.max_timestamp < timestamp_ms:
             return None
-        entry = self.index.floor_of_timestamp(timestamp_ms)
-        for _, header in self.headers(entry.position if entry else 0, self.size):
+        start = self._start_at(lambda: self.index.floor_of_timestamp(timestamp_ms), with_time=True)
+        for _, header in self.headers(start, self.size):
             if header.max_timestamp >= timestamp_ms:
                 return header
-        raise self.broken(f"no batch has timestamp {self.max_timestamp}")
+        raise self.broken(f"no batch has timestamp {self.max_timestamp}", start)
+
+    def _start_at(self, find: Callable[[], IndexEntry | None], *, with_time: bool = False) -> int:
+        """The position of the index entry that `find` looks up, once its batch was found there; 0 without
+        one."""
+        try:
+            entry = find()
+            is_true = self._is_true(entry, with_time=with_time)
+        except DamagedIndex:
+            entry, is_true = None, False
+        if not is_true:
+            self._index_again()
+            entry = find()
+        return entry.position if entry else 0
+
+    def _is_true(self, entry: IndexEntry | None, *, with_time: bool = False) -> bool:
+        """The log has the entry's batch at its position, and before it (with `with_time`) the timestamps that
+        the entry names, as far back as the entry before."""
+        if entry is None:
+            return True
+        try:
+            if entry.position >= self.log.size:
+                return False
+            _, header = next(self._headers(entry.position, self.log.size))
+            if header.base_offset != self.base_offset + entry.relative_offset:
+                return False
+            return not with_time or self._newest_before(entry) == entry.max_timestamp_before
+        except (CorruptBatch, DamagedIndex):
+            return False
+
+    def _newest_before(self, entry: IndexEntry) -> int:
+        known = self.index.before(entry)
+        newest = known.max_timestamp_before if known else -1
+        for _, header in self._headers(known.position if known else 0, entry.position):
+            newest = max(newest, header.max_timestamp)
+        return newest
+
+    def _index_again(self) -> None:
+        """Build the index from all headers, in memory until it is flushed. Raises: CorruptLog."""
+        self.index.forget_from(0)
+        self._is_index_durable = False
+        indexed_position, newest = 0, -1
+        for position, header in self.headers(0, self.size):
+            if position - indexed_position > self._index_interval_bytes:
+                self.index.add(IndexEntry(header.base_offset - self.base_offset, position, newest))
+                indexed_position = position
+            newest = max(newest, header.max_timestamp)
+        self._indexed_position = indexed_position
+
+    def header_of(self, offset: int) -> BatchHeader:
+        """The header of the batch that holds `offset`, below the end. Raises: DiskError."""
+        return self._header_at(self.position_of(offset))
 
     def first_header(self) -> BatchHeader | None:
         """The header of the first batch; None while empty."""
@@ -218,11 +294,14 @@ class Segment:
 
     def headers(self, position: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
         """Position and header of every batch from `position`, a batch boundary, up to `end`. Raises:
-        DiskError."""
+        DiskError, CorruptLog."""
+        at = position
         try:
-            yield from self._headers(position, end)
+            for at, header in self._headers(position, end):
+                yield at, header
+                at += header.size_bytes
         except CorruptBatch as error:
-            raise self.broken(str(error)) from error
+            raise self.broken(str(error), at) from error
 
     def _headers(self, position: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
         chunk, chunk_start = b"", position
@@ -239,8 +318,7 @@ class Segment:
         recent = self._recent_positions
         if recent and limit >= recent[0]:
             return recent[bisect_right(recent, limit) - 1]
-        entry = self.index.floor_of_position(limit)
-        border = entry.position if entry else 0
+        border = self._start_at(lambda: self.index.floor_of_position(limit))
         for position, header in self.headers(border, self.size):
             border = position
             if position + header.size_bytes > limit:
@@ -250,11 +328,9 @@ class Segment:
     def _header_at(self, position: int) -> BatchHeader:
         return next(header for _, header in self.headers(position, self.size))
 
-    def broken(self, story: str) -> DiskError:
+    def broken(self, story: str, position: int = 0) -> CorruptLog:
         """The error to raise about bytes that cannot be right."""
-        return DiskError(
-            self.log.path, "read", _EIO, f"{story}; stop the node and check with holdfast dump-log"
-        )
+        return CorruptLog(self.log.path, position, story)
 
     # --- keeping ---------------------------------------------------------------------------------------
 

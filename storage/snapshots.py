@@ -2,12 +2,14 @@
 
 Owns `<offset>.snapshot`: the state of the log below that offset, as JSON. Each segment has one at its
 beginning, so that the state of a truncated log can be rebuilt although older segments are deleted. A snapshot
-that is unreadable or above the log's end is ignored; the state is then built from an older one, or from the
-log alone.
+that is unreadable, has another crc than its bytes or lies above the log's end is ignored; the state is then
+built from an older one, or from the log alone.
 """
 
 import json
-from collections.abc import Container, Sequence
+from collections.abc import Container, Mapping, Sequence
+
+import google_crc32c
 
 from holdfast.runtime.api import Disk
 from holdfast.storage import checkpoint
@@ -23,21 +25,32 @@ HEADERS_PER_TURN = 1000
 
 def encode(state: ProducerState, offset: int) -> str:
     """The text of a snapshot of everything below `offset`."""
-    content = {"version": SNAPSHOT_VERSION, "offset": offset, "producers": state.rows()}
-    return json.dumps(content, separators=(",", ":"))
+    text = _text({"version": SNAPSHOT_VERSION, "offset": offset, "producers": state.rows()})
+    return f'{text[:-1]},"crc32c":{_crc(text)}}}'
 
 
 def decode(text: str | None, offset: int) -> ProducerState | None:
-    """The state in a snapshot's text; None when it was not written by `encode`."""
+    """The state in a snapshot's text; None when it was not written by `encode`. A text of an earlier build
+    has no crc."""
     try:
         content = json.loads(text) if text is not None else None
         if not isinstance(content, dict):
             return None
         if content.get("version") != SNAPSHOT_VERSION or content.get("offset") != offset:
             return None
+        if "crc32c" in content and content.pop("crc32c") != _crc(_text(content)):
+            return None
         return ProducerState.from_rows(content["producers"])
     except (KeyError, TypeError, ValueError):
         return None
+
+
+def _text(content: Mapping[str, object]) -> str:
+    return json.dumps(content, separators=(",", ":"))
+
+
+def _crc(text: str) -> int:
+    return int(google_crc32c.value(text.encode()))
 
 
 async def offsets(disk: Disk, folder: str) -> list[int]:

@@ -5,7 +5,7 @@ The parts: `replica_manager` (metadata, partitions, logs), `partition`, `produce
 `fetcher`, `alter_partition`, `lifecycle`, `producer_ids`.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from holdfast.broker.core.config import BrokerConfig
@@ -26,7 +26,9 @@ from holdfast.broker.core.events import (
     FetchFailed,
     Flush,
     Flushed,
+    LogDamaged,
     LogOpened,
+    LogPutAside,
     LogsLoaded,
     LogsOffline,
     MetadataCommitted,
@@ -128,6 +130,8 @@ class Broker:
             CallFailed: self._on_call_failed,
             LogsLoaded: replica_manager.logs_loaded,
             LogsOffline: replica_manager.logs_offline,
+            LogDamaged: replica_manager.log_damaged,
+            LogPutAside: replica_manager.log_put_aside,
             CleanShutdownDisproved: self._on_proof_belied,
             DisksStalled: self._on_disks_stalled,
             LogOpened: replica_manager.log_opened,
@@ -276,8 +280,13 @@ class Broker:
         self._effects += self.fetch_path.settle(now_ms)
         self._effects += self.fetchers.requests(now_ms)
         self._replica_manager.store_ceilings(now_ms)
+        manager = self._replica_manager
         self._effects += self._link.requests(
-            self.image.offset, now_ms, self._replica_manager.offline_to_report(), self.fetchers.unreachable
+            self.image.offset,
+            now_ms,
+            manager.offline_to_report(),
+            self.fetchers.unreachable,
+            manager.online_to_report(),
         )
 
     def _on_tick(self, event: Tick, now_ms: int) -> None:
@@ -365,9 +374,9 @@ class Broker:
         self._stop_for(self.lifecycle.heartbeat_answered(response, now_ms))
         if not self.lifecycle.is_registered and self.has_roles:
             self._drop_roles(response.error_message or "the controller says so")
-        if (
-            self._replica_manager.offline_to_report()
-        ):  # told of behind this heartbeat, or not applied here yet
+        manager = self._replica_manager
+        if manager.offline_to_report() or manager.online_to_report():
+            # told of behind this heartbeat, or not applied here yet
             self.lifecycle.hurry(now_ms + RETRY_MS_MIN)
         after = (self.lifecycle.state, self.lifecycle.is_fenced)
         if after != before:
@@ -426,8 +435,13 @@ class Broker:
 
     @property
     def offline_replicas(self) -> Collection[PartitionId]:
-        """Partitions whose logs lie in failed dirs of ours (R27)."""
+        """Partitions whose logs are damaged or lie in failed dirs of ours (R27)."""
         return self._replica_manager.offline
+
+    @property
+    def damaged_replicas(self) -> Mapping[PartitionId, str]:
+        """Replicas of ours that are out of use because their log is damaged, and what is."""
+        return self._replica_manager.damaged.reasons
 
     @property
     def state(self) -> BrokerState:

@@ -59,6 +59,17 @@ class FetchedRecords(NamedTuple):
     leader_epoch: int
 
 
+class DamagedReplica(NamedTuple):
+    """A replica whose log was found damaged and put aside before the logs were loaded."""
+
+    topic_name: str
+    partition_index: int
+    #: None when it could not be read: of the topic that has the name now
+    topic_id: bytes | None
+    #: file, byte, what is wrong there, and where the folder is now
+    reason: str
+
+
 class ReadRow(NamedTuple):
     """One row of a fetch answer. With `max_bytes` > 0 the shell reads [fetch_offset, end_offset)."""
 
@@ -75,6 +86,8 @@ class ReadRow(NamedTuple):
     fetch_offset: int
     end_offset: int
     max_bytes: int
+    #: the follower has refused what was read there: check it first
+    verify: bool = False
 
 
 class OffsetRow(NamedTuple):
@@ -118,6 +131,25 @@ class LogsLoaded:
     ceilings: Mapping[PartitionId, int]
     #: False when a dir has failed: a log that is not here may lie in it
     is_whole: bool = True
+    #: replicas that have no log because theirs is damaged
+    damaged: tuple[DamagedReplica, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LogDamaged:
+    """This log cannot be right (CorruptLog) and is out of use; its log dir is sound. Comes before events that
+    were posted earlier."""
+
+    key: PartitionId
+    #: file, byte, and what is wrong there
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class LogPutAside:
+    """The folder of a damaged log is out of the way, durably: the replica may begin anew."""
+
+    key: PartitionId
 
 
 @dataclass(frozen=True, slots=True)
@@ -460,6 +492,8 @@ Event: TypeAlias = (
     | LogsLoaded
     | LogsOffline
     | DisksStalled
+    | LogDamaged
+    | LogPutAside
     | CleanShutdownDisproved
     | LogOpened
     | RequestReceived

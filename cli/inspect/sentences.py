@@ -46,7 +46,7 @@ _REJECTIONS = {
     Rejection.NOT_ELIGIBLE: "not in the ELR",
     Rejection.UNCLEAN_SHUTDOWN: "lost its seat to an unclean shutdown",
     Rejection.NOT_ASSIGNED: "no replica any more",
-    Rejection.LOG_DIR_FAILED: "in a log dir that failed",
+    Rejection.LOG_DIR_FAILED: "damaged, or in a log dir that failed",
 }
 
 

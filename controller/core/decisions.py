@@ -75,7 +75,7 @@ _TEXTS = {
     CauseKind.REASSIGNMENT_CANCELLED: "the reassignment was cancelled",
     CauseKind.MIN_ISR_CONFIGURED: "min.insync.replicas was configured",
     CauseKind.ELR_SWITCHED_OFF: "eligible leader replicas were switched off",
-    CauseKind.LOG_DIR_FAILED: "a log dir of broker {broker} failed",
+    CauseKind.LOG_DIR_FAILED: "a log dir of broker {broker} failed, or its replica is damaged",
     CauseKind.MANAGER_SWITCHED_OFF: "the recovery manager was switched off",
     CauseKind.LEADER_UNREACHABLE: "followers cannot fetch from leader {broker}",
     CauseKind.TAKEOVER: "a new active controller made a missing election",

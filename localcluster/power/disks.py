@@ -68,6 +68,9 @@ class Disks:
         """Further arguments of the node's command line."""
         return ()
 
+    def settle(self, home: Path) -> None:
+        """Take what lies there as durable: not the node, which has ended, but a fault changes its files."""
+
     def look(self, home: Path) -> None:
         """Note the present files, for the report of `restore`; the process is stopped or dead."""
 

@@ -56,6 +56,9 @@ class TrackedDisks(Disks):
     def attach(self, home: Path) -> None:
         shutil.rmtree(home / "unsynced.done", ignore_errors=True)
 
+    def settle(self, home: Path) -> None:
+        shutil.rmtree(home / "unsynced", ignore_errors=True)
+
     def cut(self, home: Path) -> None:
         """Do nothing: a stopped process writes nothing."""
 

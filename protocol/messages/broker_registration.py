@@ -60,7 +60,7 @@ class BrokerRegistrationResponse:
 
 @message
 class OfflineTopic:
-    """Partitions of a topic whose logs lie in a log dir of the broker that failed."""
+    """Partitions of a topic whose logs on the broker are out of use, or are in use again."""
 
     topic_id: bytes = field(uuid, "Topic.")
     partitions: tuple[int, ...] = field(array(int32), "Indexes, ascending.")
@@ -77,12 +77,19 @@ class BrokerHeartbeatRequest:
     want_shutdown: bool = field(boolean, "Begin or go on with a controlled shutdown.")
     offline: tuple[OfflineTopic, ...] = field(
         array_of(OfflineTopic),
-        "Replicas in failed log dirs that the broker's registration does not name yet (R27).",
+        "Replicas in failed log dirs, and damaged ones, that the broker's registration does not name yet "
+        "(R27).",
         since=1,
         default=(),
     )
     unreachable: tuple[int, ...] = field(
         array(int32), "Leaders that the broker cannot fetch from, ascending.", since=2, default=()
+    )
+    online: tuple[OfflineTopic, ...] = field(
+        array_of(OfflineTopic),
+        "Damaged replicas that are fetched anew, and that the broker's registration still names.",
+        since=2,
+        default=(),
     )
 
 

@@ -3,6 +3,7 @@
 from holdfast.protocol.schema.fields import (
     array,
     array_of,
+    boolean,
     field,
     int16,
     int32,
@@ -37,6 +38,12 @@ class FetchPartition:
     )
     flushed_offset: int = field(int64, "A follower's durable log end, -1 for consumers.")
     max_bytes: int = field(int32, "Most bytes for this partition; the first batch is sent whole at any size.")
+    has_refused: bool = field(
+        boolean,
+        "The follower refused what it was sent from here: the leader verifies its log before it sends again.",
+        since=1,
+        default=False,
+    )
 
 
 @message

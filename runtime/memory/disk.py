@@ -220,6 +220,14 @@ class MemoryDisk:
         for finish in held:
             finish()
 
+    def rot(self, path: str, change: Callable[[bytes], bytes]) -> None:
+        """Exchange a file's bytes without any write: on the platter, and in the page cache of those that have
+        the file open."""
+        node = self._find(path)
+        assert isinstance(node, Inode)
+        node.durable[:] = change(bytes(node.cached))
+        node.lose_cache()
+
     def durable_bytes(self, path: str) -> bytes | None:
         """What a power loss would leave of the file; None when its name would be gone."""
         node: Node | None = self._root

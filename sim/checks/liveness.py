@@ -12,6 +12,7 @@ from holdfast.metadata.partition import PartitionRegistration
 from holdfast.sim.cluster.nodes import SimBroker, SimController
 from holdfast.sim.cluster.world import World
 from holdfast.sim.load.clients import partition_at
+from holdfast.storage.core.files import is_quarantine_name
 
 #: virtual ms for each
 WITHIN_MS = 120_000
@@ -95,7 +96,8 @@ def are_replicas_equal(world: World) -> bool:
 
 
 def have_brokers_no_other_logs(world: World) -> bool:
-    """Each has the logs of the replicas that it is assigned, in its memory and on its disk (R107)."""
+    """Each has the logs of the replicas that it is assigned, in its memory and on its disk, and has put aside
+    damaged ones of theirs only (R107)."""
     image = world.image()
     if image is None:
         return False
@@ -105,7 +107,11 @@ def have_brokers_no_other_logs(world: World) -> bool:
         wanted = image.partitions_of(broker.node_id)
         keys = {(topic.topic_id, index) for topic, index, _ in wanted}
         names = {f"{topic.name}-{index}" for topic, index, _ in wanted}
-        if broker.node.log_manager.logs.keys() - keys or {*broker.machine.sim_disk.log_folders()} - names:
+        folders = {
+            name.rpartition(".")[0] if is_quarantine_name(name) else name
+            for name in broker.machine.sim_disk.log_folders()
+        }
+        if broker.node.log_manager.logs.keys() - keys or folders - names:
             return False
     return True
 

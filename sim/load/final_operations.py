@@ -40,7 +40,8 @@ class FinalOperation(NamedTuple):
 def unblocking_operations(world: World) -> Iterator[FinalOperation]:
     """Where the strategy is to wait for an operator, an operator removes it: else no replica may lead. An
     operator also acts where no logs are compared and no replica is in sync, eligible or known to have led
-    last: that one was unregistered (D8.9), or the partition had no leader when ELR was switched on (B9)."""
+    last: that one was unregistered (D8.9), or the partition had no leader when ELR was switched on (B9). And
+    operators give up a damaged replica that may have been the last complete one."""
     for topic in world.topics:
         if _image(world).topic_config(topic.name, _STRATEGY) == "None":
             act = operators.set_config(Resource.topic(topic.name), _STRATEGY, None)
@@ -51,6 +52,20 @@ def unblocking_operations(world: World) -> Iterator[FinalOperation]:
             partition = TopicPartition(*partition_at(place))
             act = operators.elect(ElectionKind.UNCLEAN, partition)
             yield _done(world, f"let anybody lead {partition}", act)
+    for place, row in world.partitions() if world.shape.disks_lie else ():
+        partition = TopicPartition(*partition_at(place))
+        if row.leader is None and _is_damaged(world, partition):
+            yield _done(
+                world,
+                f"give up what is damaged of {partition}",
+                operators.elect(ElectionKind.UNCLEAN, partition),
+            )
+
+
+def _is_damaged(world: World, partition: TopicPartition) -> bool:
+    topic_id = _image(world).topic_ids.get(partition.topic, b"")
+    nodes = [broker.node for broker in world.brokers if broker.node is not None]
+    return any((topic_id, partition.partition) in node.core.damaged_replicas for node in nodes)
 
 
 def operations(world: World) -> Iterator[FinalOperation]:

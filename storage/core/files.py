@@ -12,6 +12,10 @@ TIME_INDEX_SUFFIX = ".timeindex"
 SNAPSHOT_SUFFIX = ".snapshot"
 #: Ending of a partition folder that is being deleted; the next start deletes the rest.
 DELETED_SUFFIX = "-delete"
+#: Ending of a partition folder whose log is damaged and was put aside (`storage.quarantine`).
+QUARANTINE_SUFFIX = "-corrupt"
+#: Stands for a topic id that could not be read, in such a name.
+_NO_TOPIC_ID = "0" * 32
 #: Digits of an offset in a file name, so that names sort as offsets do.
 OFFSET_DIGITS = 20
 
@@ -26,6 +30,7 @@ LOG_START_CHECKPOINT = "log-start-offset-checkpoint"
 CEILING_CHECKPOINT = "ceiling-offset-checkpoint"
 
 
+_QUARANTINE_NAME = re.compile(rf".+\.[0-9a-f]{{32}}{QUARANTINE_SUFFIX}")
 _DELETED_NAME = re.compile(rf".+\.[0-9a-f]{{32}}{DELETED_SUFFIX}")
 _NAMES_OF_LOG = (LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA)
 _SUFFIXES_OF_LOG = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, SNAPSHOT_SUFFIX)
@@ -49,6 +54,11 @@ def is_deleted_name(name: str) -> bool:
     return _DELETED_NAME.fullmatch(name) is not None
 
 
+def is_quarantine_name(name: str) -> bool:
+    """True for the name of a folder that was put aside."""
+    return _QUARANTINE_NAME.fullmatch(name) is not None
+
+
 def is_file_of_log(name: str) -> bool:
     """True for a name that a file of a partition folder may have."""
     return name.removesuffix(".tmp") in _NAMES_OF_LOG or any(
@@ -61,7 +71,15 @@ def condemned_name(name: str, tag: str) -> str:
 
     The name of a long topic is cut to what a file system accepts; the tag keeps it unique.
     """
-    tail = f".{tag}{DELETED_SUFFIX}"
+    return _tagged(name, f".{tag}{DELETED_SUFFIX}")
+
+
+def quarantine_name(name: str, topic_id: str | None) -> str:
+    """Name of the folder of a damaged log: `<name>.<topic id>-corrupt`; a long name is cut."""
+    return _tagged(name, f".{topic_id or _NO_TOPIC_ID}{QUARANTINE_SUFFIX}")
+
+
+def _tagged(name: str, tail: str) -> str:
     return name[: NAME_BYTES_MAX - len(tail)] + tail
 
 

@@ -57,12 +57,13 @@ class ControllerLink:
         now_ms: int,
         offline: tuple[OfflineTopic, ...] = (),
         unreachable: Set[int] = frozenset(),
+        online: tuple[OfflineTopic, ...] = (),
     ) -> list[Effect]:
         """The calls that are due now."""
         if self.controller_id is None or not self.is_started:
             return []
         effects: list[Effect] = []
-        request: Any = self.lifecycle.next_request(metadata_offset, now_ms, offline, unreachable)
+        request: Any = self.lifecycle.next_request(metadata_offset, now_ms, offline, unreachable, online)
         if request is not None:
             effects.append(self._call(Purpose.LIFECYCLE, request))
         if not self.lifecycle.is_registered:

@@ -4,7 +4,7 @@
 reads it.
 """
 
-from collections.abc import Container
+from collections.abc import Collection
 
 from holdfast.metadata.ids import PartitionId
 
@@ -19,10 +19,10 @@ class KnownBrokers:
         self.epochs: dict[int, int] = {}
         #: the same of unfenced brokers that are not shutting down
         self.acceptable: dict[int, int] = {}
-        #: {broker_id: its replicas in failed log dirs}, of brokers that have some (R27)
-        self.offline: dict[int, Container[PartitionId]] = {}
+        #: {broker_id: its replicas in failed log dirs and damaged ones}, of brokers that have some (R27)
+        self.offline: dict[int, Collection[PartitionId]] = {}
 
     def is_offline(self, replica_id: int, key: PartitionId) -> bool:
-        """The replica lies in a log dir that failed."""
+        """The replica is damaged or lies in a log dir that failed."""
         offline = self.offline.get(replica_id)
         return offline is not None and key in offline

@@ -153,10 +153,11 @@ class Lifecycle:
         now_ms: int,
         offline: tuple[OfflineTopic, ...] = (),
         unreachable: Set[int] = frozenset(),
+        online: tuple[OfflineTopic, ...] = (),
     ) -> LifecycleRequest | None:
-        """The request to send to the active controller now, None when none is due. `offline`: replicas in
-        failed log dirs that the controller does not know of yet; `unreachable`: leaders that this broker
-        cannot fetch from."""
+        """The request to send to the active controller now, None when none is due. `offline`: replicas out
+        of use that the controller does not know of yet; `online`: those that it takes for such no more;
+        `unreachable`: leaders that this broker cannot fetch from."""
         if self._in_flight or now_ms < self._next_ms or self.state is BrokerState.SHUTTING_DOWN:
             return None
         self._in_flight = True
@@ -181,6 +182,7 @@ class Lifecycle:
             want_shutdown=self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN,
             offline=offline,
             unreachable=tuple(sorted(unreachable)),
+            online=online,
         )
 
     def hurry(self, now_ms: int) -> None:

@@ -59,6 +59,7 @@ class FollowedRow:
 
     __slots__ = (
         "failures",
+        "has_refused",
         "leader_end",
         "leader_epoch",
         "leader_high_watermark",
@@ -83,6 +84,8 @@ class FollowedRow:
         self.leader_high_watermark = -1
         #: errors in a row
         self.failures = 0
+        #: the log refused the last records: the leader is to check its own before it sends again
+        self.has_refused = False
         #: when a pause ends
         self.resume_ms = 0
 
@@ -317,8 +320,10 @@ class Fetchers:
             effects.append(
                 LogLine(Level.WARNING, f"{_name(row.partition)}: refused fetched records: {error_message}")
             )
+            row.has_refused = True
             self._pause(row, now_ms)
         elif row is not None and row.leader_end >= 0:
+            row.has_refused = False
             row.partition.leader_answered(row.leader_high_watermark, row.leader_end)
             row.leader_end = -1
         self._end(key)
@@ -461,6 +466,7 @@ class Fetchers:
                     last_fetched_epoch=log.last_epoch,
                     flushed_offset=log.flushed_offset,
                     max_bytes=self._max_bytes,
+                    has_refused=row.has_refused,
                 )
             )
         if source.ready:

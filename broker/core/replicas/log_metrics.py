@@ -31,10 +31,12 @@ class LogDirState(NamedTuple):
     remaining_count: int
     #: None when it could not be opened
     space: FreeSpace | None
+    #: folders of damaged logs that were put aside
+    quarantined_count: int
 
 
 def log_families(
-    logs: Iterable[LogState], dirs: Iterable[LogDirState], flushes: FlushStats
+    logs: Iterable[LogState], dirs: Iterable[LogDirState], flushes: FlushStats, damaged_count: int
 ) -> list[MetricFamily]:
     """Everything, as of now."""
     sums: dict[str, list[int]] = {}
@@ -95,5 +97,16 @@ def log_families(
             "directory_refuses_records",
             "1 while too little is left to take records of clients.",
             (space.is_low for space in spaces),
+        ),
+        by_dir(
+            "quarantined_replicas",
+            "Folders of damaged logs that were put aside.",
+            (d.quarantined_count for d in seen),
+        ),
+        MetricFamily(
+            "kafka_log_damaged_total",
+            MetricKind.COUNTER,
+            "Logs that were found damaged.",
+            (Sample(damaged_count),),
         ),
     ]

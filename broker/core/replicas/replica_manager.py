@@ -6,7 +6,7 @@ from an image that holds the broker's own registration record, never from an ear
 requests and no calls: `broker.core.broker` does. Appends effects to the list that it shares with its owner.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 from holdfast.broker.core.config import BrokerConfig, log_config, max_message_bytes
 from holdfast.broker.core.counts import BrokerCounts
@@ -14,11 +14,14 @@ from holdfast.broker.core.events import (
     CeilingRow,
     CeilingsStored,
     ConfigureLog,
+    DamagedReplica,
     DeleteLog,
     Effect,
     Flush,
     ForgetTopic,
+    LogDamaged,
     LogOpened,
+    LogPutAside,
     LogsLoaded,
     LogsOffline,
     MetadataCommitted,
@@ -33,6 +36,7 @@ from holdfast.broker.core.registration.lifecycle import Lifecycle
 from holdfast.broker.core.registration.metadata_lineage import MetadataLineage
 from holdfast.broker.core.replicas.alter_partition import AlterPartitionQueue
 from holdfast.broker.core.replicas.ceiling import Ceiling, Urgency
+from holdfast.broker.core.replicas.damaged_replicas import DamagedReplicas
 from holdfast.broker.core.replicas.divergence import LogView
 from holdfast.broker.core.replicas.fetcher import Fetchers
 from holdfast.broker.core.replicas.leadership import Proposal
@@ -100,8 +104,11 @@ class ReplicaManager:
         #: open logs, with or without a role; None until all are loaded
         self._logs: dict[PartitionId, LogView] | None = None
         self._high_watermarks: dict[PartitionId, int] = {}
-        #: logs in failed dirs: out of use until the process ends (R27)
+        #: logs in failed dirs: out of use until the process ends (R27); and those in `damaged`
         self.offline: dict[PartitionId, None] = {}
+        self.damaged = DamagedReplicas(config.node_id)
+        #: what the start found damaged, until roles are taken
+        self._found_damaged: tuple[DamagedReplica, ...] = ()
         #: True: a log that was not found never existed here; False: it may lie in a failed dir
         self._is_whole = True
         #: ceilings that earlier processes stored
@@ -140,6 +147,7 @@ class ReplicaManager:
             self._delete(PartitionId(local.topic_id, local.partition_index))
         for local in (*changes.leaders, *changes.followers):
             self._apply_local(local, now_ms)
+        self._mend(now_ms)
         if delta.changed_brokers:  # a replica that may not join no longer holds back the high watermark (F3)
             for partition in self.partitions.values():
                 self.advance(partition, now_ms)
@@ -157,11 +165,13 @@ class ReplicaManager:
         self._effects += self.fetchers.restart(epoch)
         for key in [key for key in self._logs if not self._is_assigned(key)]:
             self._delete(key)  # its topic was deleted or it was reassigned while this broker was away
+        self._place_damaged()
         view = local_view(self.image, self.broker_id)
         if not self._is_whole:
             self._logs_missing(view)
         for local in (*view.leaders, *view.followers):
             self._apply_local(local, now_ms)
+        self._mend(now_ms)
         self._lifecycle.caught_up(now_ms)
 
     def _is_own_metadata(self, logs: Collection[PartitionId]) -> bool:
@@ -189,6 +199,27 @@ class ReplicaManager:
                 self.offline[key] = None
         self._is_whole = True  # later assignments are created in another dir
 
+    def _place_damaged(self) -> None:
+        """What the start found damaged is out of use before this broker is unfenced. A folder of no readable
+        topic is taken for the one that has the name now."""
+        assert self._logs is not None
+        found, self._found_damaged = self._found_damaged, ()
+        for replica in found:
+            topic = self.image.topic(replica.topic_name)
+            topic_id = replica.topic_id or (None if topic is None else topic.topic_id)
+            if topic_id is None:
+                continue
+            key = PartitionId(topic_id, replica.partition_index)
+            if key in self._logs:
+                continue
+            if not self._is_assigned(key):
+                self._effects.append(DeleteLog(key))
+                continue
+            name = f"{replica.topic_name}-{replica.partition_index}"
+            self._note(Level.ERROR, f"{name}: its log is damaged: {replica.reason}")
+            self.offline[key] = None
+            self.damaged.found(key, replica.reason, is_aside=True)
+
     def is_registered_here(self) -> bool:
         """The image holds the registration of this process, not of another one."""
         own = self.image.brokers.get(self.broker_id)
@@ -215,7 +246,7 @@ class ReplicaManager:
             broker = self.image.brokers.get(broker_id)
             before = known.acceptable.pop(broker_id, None)
             known.epochs.pop(broker_id, None)
-            known.offline.pop(broker_id, None)
+            was_offline = known.offline.pop(broker_id, ())
             if broker is None:
                 continue
             known.epochs[broker_id] = broker.broker_epoch
@@ -227,6 +258,7 @@ class ReplicaManager:
             if broker.is_acceptable_leader:
                 known.acceptable[broker_id] = broker.broker_epoch
                 joined = joined or before != broker.broker_epoch
+                joined = joined or any(key not in broker.offline_replicas for key in was_offline)
             endpoint = broker.endpoint(self.config.inter_broker_listener_name)
             if endpoint is not None:
                 self.fetchers.move_source(broker_id, endpoint.host, endpoint.port)
@@ -413,6 +445,7 @@ class ReplicaManager:
         self._high_watermarks = dict(event.high_watermarks)
         self._ceilings = dict(event.ceilings)
         self._is_whole = event.is_whole
+        self._found_damaged = event.damaged
         self.maybe_take_roles(now_ms)
 
     def log_opened(self, event: LogOpened, now_ms: int) -> None:
@@ -423,31 +456,77 @@ class ReplicaManager:
             if not self._is_assigned(event.key):
                 self._delete_log(event.key)
         self._opening_over(event.key, now_ms)
+        if self.online_to_report():
+            self._lifecycle.hurry(now_ms)
 
     def logs_offline(self, event: LogsOffline, now_ms: int) -> None:
         """A log dir has failed: drop its partitions and report them to the controller at once."""
         for key in event.keys:
-            self.offline[key] = None
-            if self._logs is not None:
-                self._logs.pop(key, None)
-            partition = self.partitions.pop(key, None)
-            if partition is not None:
-                self._note(Level.ERROR, f"{name_of(partition)}: its log dir has failed")
-                self._retire(partition)
+            self._go_offline(key, "its log dir has failed")
         for key in event.keys:
             self._opening_over(key, now_ms)
         self._lifecycle.hurry(now_ms)
 
+    def log_damaged(self, event: LogDamaged, now_ms: int) -> None:
+        """A log is damaged: as if its log dir had failed, until it may begin anew."""
+        self.damaged.found(event.key, event.reason, is_aside=False)
+        self._go_offline(event.key, f"its log is damaged: {event.reason}")
+        self._opening_over(event.key, now_ms)
+        self._lifecycle.hurry(now_ms)
+
+    def log_put_aside(self, event: LogPutAside, now_ms: int) -> None:
+        """The folder of a damaged log is out of the way."""
+        self.damaged.put_aside(event.key)
+        if not self._is_assigned(event.key):  # deleted or moved away meanwhile
+            self._forget_damaged(event.key)
+        self._mend(now_ms)
+
+    def _go_offline(self, key: PartitionId, why: str) -> None:
+        self.offline[key] = None
+        if self._logs is not None:
+            self._logs.pop(key, None)
+        partition = self.partitions.pop(key, None)
+        if partition is not None:
+            self._note(Level.ERROR, f"{name_of(partition)}: {why}")
+            self._retire(partition)
+
+    def _mend(self, now_ms: int) -> None:
+        """Begin damaged replicas anew, empty, where a leader has what they had: it is fetched again."""
+        if not self.has_roles:
+            return
+        for key in self.damaged.take_mendable(self.image, self._lifecycle.broker_epoch):
+            del self.offline[key]
+            topic = self.image.topics[key.topic_id]
+            registration = topic.partitions[key.partition_index]
+            place = f"{topic.name}-{key.partition_index}"
+            self._note(Level.INFO, f"{place}: begins anew, leader {registration.leader} has what was damaged")
+            self._apply_local(
+                LocalPartition(topic.name, key.partition_index, key.topic_id, registration), now_ms
+            )
+
+    def _forget_damaged(self, key: PartitionId) -> None:
+        """It is no longer this broker's: what was put aside goes."""
+        if key in self.damaged:
+            self.damaged.forget(key)
+            self.offline.pop(key, None)
+            self._effects.append(DeleteLog(key))
+
     def offline_to_report(self) -> tuple[OfflineTopic, ...]:
-        """Replicas in failed dirs that the image's registration does not name yet, by topic."""
+        """Replicas in failed dirs and damaged ones that the image's registration does not name yet, by
+        topic."""
         own = self.image.brokers.get(self.broker_id)
         if not self.offline or own is None or own.broker_epoch != self._lifecycle.broker_epoch:
             return ()
-        by_topic: dict[bytes, list[int]] = {}
-        for key in sorted(self.offline):
-            if key not in own.offline_replicas and self._is_assigned(key):
-                by_topic.setdefault(key.topic_id, []).append(key.partition_index)
-        return tuple(OfflineTopic(topic_id, tuple(indexes)) for topic_id, indexes in by_topic.items())
+        return _by_topic(
+            key for key in sorted(self.offline) if key not in own.offline_replicas and self._is_assigned(key)
+        )
+
+    def online_to_report(self) -> tuple[OfflineTopic, ...]:
+        """Replicas that have begun anew and that the image's registration still names as offline."""
+        own = self.image.brokers.get(self.broker_id)
+        if own is None or not own.offline_replicas or own.broker_epoch != self._lifecycle.broker_epoch:
+            return ()
+        return _by_topic(key for key in sorted(own.offline_replicas) if key in self.partitions)
 
     def _is_assigned(self, key: PartitionId) -> bool:
         """Metadata assigns a replica of the partition to this broker."""
@@ -478,6 +557,7 @@ class ReplicaManager:
 
     def _delete(self, key: PartitionId) -> None:
         # An opening under way goes on: a second one after it could find the log that is being deleted.
+        self._forget_damaged(key)
         partition = self.partitions.pop(key, None)
         if partition is None:
             self._delete_log(key)
@@ -508,6 +588,13 @@ class ReplicaManager:
 
     def _note(self, level: Level, text: str) -> None:
         self._effects.append(LogLine(level, text))
+
+
+def _by_topic(keys: Iterable[PartitionId]) -> tuple[OfflineTopic, ...]:
+    by_topic: dict[bytes, list[int]] = {}
+    for key in keys:
+        by_topic.setdefault(key.topic_id, []).append(key.partition_index)
+    return tuple(OfflineTopic(topic_id, tuple(indexes)) for topic_id, indexes in by_topic.items())
 
 
 def name_of(partition: Partition) -> str:

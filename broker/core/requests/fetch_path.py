@@ -230,6 +230,7 @@ class FetchPath:
         row = self._sessions.list_row(
             session, key, listed.fetch_offset, listed.current_leader_epoch, max(1, listed.max_bytes)
         )
+        row.verify = listed.has_refused
         partition = self._partitions.get(key)
         if partition is None:
             row.refusal = Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -312,7 +313,8 @@ class FetchPath:
             return _leader_row(partition, due, 0)._replace(diverging=refusal.diverging)
         if due.fetch_offset >= partition.log.log_end_offset:
             return None
-        return _leader_row(partition, due, due.max_bytes)
+        row = _leader_row(partition, due, due.max_bytes)
+        return row._replace(verify=True) if due.verify else row
 
     # --- what happened -----------------------------------------------------------------------------------
 

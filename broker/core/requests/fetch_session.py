@@ -29,6 +29,7 @@ class SessionRow(Generic[T]):
         "refusal",
         "sent_high_watermark",
         "session",
+        "verify",
     )
 
     def __init__(self, session: "FollowerSession[T]", key: T) -> None:
@@ -45,6 +46,8 @@ class SessionRow(Generic[T]):
         self.sent_high_watermark = -1
         #: the follower waits for an answer about this row
         self.is_open = False
+        #: the follower refused what it was sent from this position
+        self.verify = False
 
 
 class FollowerSession(Generic[T]):

@@ -45,9 +45,10 @@ def answer_log_info(
     broker_id: int,
     broker_epoch: int,
     replica_of: Callable[[PartitionId], Replica | None],
+    damage_of: Callable[[PartitionId], str | None] = lambda key: None,
 ) -> GetReplicaLogInfoResponse:
-    """The answer. `replica_of` gives the open log of a partition; `broker_epoch` is -1 without a
-    registration.
+    """The answer. `replica_of` gives the open log of a partition, `damage_of` why it has none that can be
+    used; `broker_epoch` is -1 without a registration.
 
     The caller checks the rights: ClusterAction, or Describe on each topic (R77).
     """
@@ -62,7 +63,7 @@ def answer_log_info(
     topics: list[LogInfoTopicResult] = []
     for topic in request.topic_partitions:
         rows = tuple(
-            _row(image, broker_id, PartitionId(topic.topic_id, index), replica_of)
+            _row(image, broker_id, PartitionId(topic.topic_id, index), replica_of, damage_of)
             for index in topic.partitions[:left]
         )
         beyond = tuple(_beyond_limit(index) for index in topic.partitions[left:])
@@ -78,6 +79,7 @@ def _row(
     broker_id: int,
     key: PartitionId,
     replica_of: Callable[[PartitionId], Replica | None],
+    damage_of: Callable[[PartitionId], str | None],
 ) -> ReplicaLogInfo:
     topic = image.topics.get(key.topic_id)
     registration = image.partition(*key)
@@ -90,6 +92,10 @@ def _row(
     if broker_id not in registration.replicas:
         text = f"this broker has no replica of it as far as it knows; replicas: {registration.replicas}"
         return _failed(index, ErrorCode.NOT_LEADER_OR_FOLLOWER, text, registration.leader_epoch)
+    damage = damage_of(key)
+    if damage is not None:
+        text = f"its log is damaged: {damage}"
+        return _failed(index, ErrorCode.KAFKA_STORAGE_ERROR, text, registration.leader_epoch)
     replica = replica_of(key)
     if replica is None or not replica.is_settled:
         return _failed(index, ErrorCode.REPLICA_NOT_AVAILABLE, NOT_READY, registration.leader_epoch)

@@ -12,7 +12,7 @@ from holdfast.controller.core.decisions import Cause, CauseKind
 from holdfast.controller.core.draft import Draft
 from holdfast.controller.core.events import ConnectionClosed, Probe, Probed
 from holdfast.controller.core.operators.operations import DONE, OperationResult
-from holdfast.controller.core.partitions.offline_replicas import take_offline
+from holdfast.controller.core.partitions.offline_replicas import bring_online, take_offline
 from holdfast.controller.core.partitions.replication_control import Departure, ReplicationControl
 from holdfast.controller.core.partitions.unreachable_leaders import REPORTS_MIN, replace_leader
 from holdfast.metadata.broker import BrokerRegistration, levels_of
@@ -311,6 +311,8 @@ class ClusterControl:
             self._next_check_ms = session_end_ms
         if request.offline:  # before this heartbeat may unfence it
             take_offline(draft, self._replication, broker, request.offline)
+        if request.online:
+            bring_online(draft, broker, request.online)
         next_state = self._next_state(draft.image, broker, session, request)
         if next_state is _NextState.UNFENCED and broker.is_fenced:
             draft.write(UnfenceBrokerRecord(broker.broker_id, broker.broker_epoch))

@@ -1,8 +1,10 @@
-"""Replicas whose log dir has failed while their broker goes on (R27, B24; as KIP-858, by partition).
+"""Replicas that are damaged or lie in a failed log dir, while their broker goes on (R27, B24; as KIP-858, by
+partition).
 
 Owns what a broker's report of such replicas does to partitions. The process never uses a failed log dir again
 and never writes its clean-shutdown file, so the next registration would take its replicas out anyway (R32).
-That is done at once, so that no replica that cannot be elected is shown as eligible. The broker's next
+That is done at once, so that no replica that cannot be elected is shown as eligible. A damaged replica that
+the broker has put aside and begun anew, empty, is active again, in neither ISR nor ELR. The broker's next
 incarnation has no offline replicas until it reports some.
 """
 
@@ -58,5 +60,20 @@ def take_offline(
                 )
                 replication.change(draft, topic, index, partition, requested, context, cause)
         draft.write(ReplicasOfflineRecord(broker_id, broker.broker_epoch, topic_id, new))
-        text = f"broker {broker_id} lost {len(new)} replicas of {topic.name} with a log dir"
+        text = f"broker {broker_id} lost {len(new)} replicas of {topic.name}, damaged or with a log dir"
         draft.note(text, Level.WARNING)
+
+
+def bring_online(draft: Draft, broker: BrokerRegistration, reported: Iterable[OfflineTopic]) -> None:
+    """Record that these replicas begin anew, empty: they may be fetched into, and join the ISR when they have
+    caught up. Those that are not recorded as offline are skipped: a report may be repeated."""
+    for row in reported:
+        known = broker.offline_replicas
+        new = tuple(index for index in sorted(set(row.partitions)) if (row.topic_id, index) in known)
+        if new:
+            draft.write(
+                ReplicasOfflineRecord(
+                    broker.broker_id, broker.broker_epoch, row.topic_id, new, are_online=True
+                )
+            )
+            draft.note(f"broker {broker.broker_id} fetches {len(new)} damaged replicas anew")

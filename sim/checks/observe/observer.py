@@ -303,10 +303,13 @@ class Observer:
                     del replicas[broker.node_id]
 
     def _forget_offline(self, broker: SimBroker, core: Broker) -> None:
-        """Replicas in a failed log dir have ended, though their process goes on."""
+        """Replicas in a failed log dir have ended, though their process goes on. Damaged ones are gone:
+        what begins anew in their place is another one."""
         for replicas in self.replicas.values():
             view = replicas.get(broker.node_id)
-            if view is not None and view.survives is None and view.process is broker.process:
+            if view is not None and view.replica.key in core.damaged_replicas:
+                del replicas[broker.node_id]
+            elif view is not None and view.survives is None and view.process is broker.process:
                 if view.replica.key in core.offline_replicas:
                     _end(view, has_dropped_pages(broker.machine.sim_disk, view.log.folder))
 

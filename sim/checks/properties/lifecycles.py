@@ -41,8 +41,8 @@ class UnfencedIsReady(Property):
 
 
 class FailedDirsAreTold(Property):
-    """R27: each heartbeat names the replicas in failed log dirs that metadata does not know of yet, and none
-    when no dir has failed."""
+    """R27: each heartbeat names the replicas in failed log dirs, and the damaged ones, that metadata does not
+    know of yet, and no others when no dir has failed."""
 
     name = "R27 FailedDirsAreTold"
 
@@ -54,15 +54,15 @@ class FailedDirsAreTold(Property):
         offline: Sequence[PartitionId],
     ) -> None:
         assert broker.node is not None
-        if request.offline and broker.node.log_manager.is_whole:
+        core = broker.node.core
+        told = {(row.topic_id, index) for row in request.offline for index in row.partitions}
+        if told - core.damaged_replicas.keys() and broker.node.log_manager.is_whole:
             seen.broken(
                 self, None, f"{broker.name} has all its log dirs, and tells of failed ones: {request}"
             )
-        core = broker.node.core
         own = core.image.brokers.get(broker.node_id)
         if own is None or own.broker_epoch != request.broker_epoch:
             return  # no metadata of this registration yet
-        told = {(row.topic_id, index) for row in request.offline for index in row.partitions}
         for key in offline:
             row = core.image.partition(*key)
             is_ours = row is not None and broker.node_id in row.replicas

@@ -34,7 +34,7 @@ class OfflineReplicasAreOut(Property):
     def record_committed(
         self, seen: Observer, offset: int, record: MetadataRecord, before: MetadataImage
     ) -> None:
-        if type(record) is ReplicasOfflineRecord:
+        if type(record) is ReplicasOfflineRecord and not record.are_online:
             self._fresh.append(record)
 
     def metadata_committed(self, seen: Observer) -> None:

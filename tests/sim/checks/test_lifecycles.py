@@ -53,20 +53,22 @@ def test_a_broker_without_roles_is_not_unfenced_r23(epoch: int, has_roles: bool,
 
 
 @pytest.mark.parametrize(
-    ("told", "known", "epoch", "is_whole", "expected"),
+    ("told", "known", "epoch", "is_whole", "is_damaged", "expected"),
     [
-        ((), False, 1, False, True),
-        ((OfflineTopic(TOPIC_ID, (0,)),), False, 1, False, False),
-        ((OfflineTopic(TOPIC_ID, (1,)),), False, 1, False, True),
-        ((), True, 1, False, False),
+        ((), False, 1, False, False, True),
+        ((OfflineTopic(TOPIC_ID, (0,)),), False, 1, False, False, False),
+        ((OfflineTopic(TOPIC_ID, (1,)),), False, 1, False, False, True),
+        ((), True, 1, False, False, False),
         # of a registration that metadata does not know yet nothing can be said
-        ((), False, 2, False, False),
+        ((), False, 2, False, False, False),
         # no dir has failed
-        ((OfflineTopic(TOPIC_ID, (0,)),), False, 1, True, True),
+        ((OfflineTopic(TOPIC_ID, (0,)),), False, 1, True, False, True),
+        # but its log is damaged
+        ((OfflineTopic(TOPIC_ID, (0,)),), False, 1, True, True, False),
     ],
 )
 def test_each_heartbeat_tells_of_failed_dirs_r27(
-    told: tuple[OfflineTopic, ...], known: bool, epoch: int, is_whole: bool, expected: bool
+    told: tuple[OfflineTopic, ...], known: bool, epoch: int, is_whole: bool, is_damaged: bool, expected: bool
 ) -> None:
     scene = Scene(lifecycles.FailedDirsAreTold())
     node = scene.world.brokers[0]
@@ -75,7 +77,8 @@ def test_each_heartbeat_tells_of_failed_dirs_r27(
     own = seen.brokers[1]
     if known:
         own = replace(own, offline_replicas=Map({key: None}))
-    core = SimpleNamespace(image=replace(seen, brokers=seen.brokers.set(1, own)))
+    image_seen = replace(seen, brokers=seen.brokers.set(1, own))
+    core = SimpleNamespace(image=image_seen, damaged_replicas=dict.fromkeys([key] if is_damaged else []))
     log_manager = SimpleNamespace(is_whole=is_whole)
     node.node = SimpleNamespace(core=core, log_manager=log_manager)  # type: ignore[assignment]
     heartbeat = BrokerHeartbeatRequest(1, epoch, 100, False, False, told)

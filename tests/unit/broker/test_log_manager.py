@@ -11,7 +11,8 @@ from holdfast.protocol.topic_names import TOPIC_NAME_MAX
 from holdfast.runtime.api import Disk, DiskError, Runtime
 from holdfast.runtime.memory.disk import MemoryDisk
 from holdfast.runtime.memory.machine import memory_runtime, settle
-from holdfast.storage.checkpoint import read_offsets, write_atomically
+from holdfast.storage import clean_shutdown
+from holdfast.storage.checkpoint import read_offsets, write_atomically, write_offsets
 from holdfast.storage.core.config import LogConfig
 from holdfast.storage.core.files import CEILING_CHECKPOINT, DELETED_SUFFIX, HIGH_WATERMARK_CHECKPOINT
 from holdfast.storage.meta_properties import LogDirRefused
@@ -214,16 +215,19 @@ async def test_what_people_put_into_a_log_dir_stays(name: str) -> None:
     assert await disk.exists(f"/a/{name}")
 
 
-async def test_a_vouched_log_whose_files_are_gone_takes_the_proof_along() -> None:
-    """B25: its folder is still there, with what says whose it was."""
+async def test_a_vouched_log_whose_files_are_gone_is_damaged_and_the_proof_of_the_others_holds() -> None:
+    """Its folder is still there, without what says whose it was."""
     process, disk = await broker_with_two_logs()
     assert await process.manager.close(41)
     await process.kill(disk)
     for name in await disk.listdir("/a/topic-0"):
         await disk.unlink(f"/a/topic-0/{name}")
     process = Process(disk)
-    await process.start()
-    assert process.manager.is_clean_shutdown_disproved
+    assert await process.start() == 41
+    assert not process.manager.is_clean_shutdown_disproved
+    (damaged,) = process.manager.damaged_replicas()
+    assert (damaged.topic_name, damaged.partition_index, damaged.topic_id) == ("topic", 0, None)
+    assert sorted(process.manager.logs) == [(TOPIC, 1)]
 
 
 # --- whose dirs ----------------------------------------------------------------------------------------
@@ -263,7 +267,7 @@ async def test_two_processes_never_share_a_dir() -> None:
         await Process(disk).manager.open_dirs()
 
 
-async def test_a_log_without_its_topic_id_is_refused_and_an_empty_folder_swept_away() -> None:
+async def test_a_log_without_its_topic_id_is_put_aside_and_an_empty_folder_swept_away() -> None:
     process, disk = await broker_with_two_logs()
     folder = process.manager.logs[PartitionId(TOPIC, 0)].folder
     await disk.make_folder("/a/half-3")
@@ -275,8 +279,48 @@ async def test_a_log_without_its_topic_id_is_refused_and_an_empty_folder_swept_a
     assert await disk.exists("/a/__cluster_metadata-0")
     await process.kill(disk)
     await disk.unlink(f"{folder}/partition.metadata")
-    with pytest.raises(LogDirRefused, match=r"partition\.metadata"):
-        await Process(disk).start()
+    for _ in range(2):  # the next start knows it still
+        process = Process(disk)
+        await process.start()
+        (damaged,) = process.manager.damaged_replicas()
+        assert damaged.partition_index == 0
+        assert "partition.metadata" in damaged.reason
+        assert not await disk.exists(folder)
+        await process.kill(disk)
+
+
+COPIES: dict[str, tuple[bool, bool, list[str]]] = {
+    # was the true dir registered later; does the other dir know the partition; folders that stay
+    "an older log dir is back": (True, True, ["/a/topic-0"]),
+    "a folder was copied": (False, False, ["/a/topic-0"]),
+    "both dirs know it": (False, True, []),
+}
+
+
+@pytest.mark.parametrize("case", COPIES)
+async def test_of_a_replica_in_two_log_dirs_only_the_true_one_is_used(case: str) -> None:
+    """It need not be the longer one; what is not used is put aside."""
+    is_later, is_known, expected = COPIES[case]
+    process, disk = await broker_with_two_logs()
+    await process.manager.checkpoint_log_offsets()
+    epochs = {"/a": 9, "/b": 5 if is_later else 9}
+    await process.kill(disk)
+    for path, epoch in epochs.items():
+        await clean_shutdown.note_registration(
+            disk, path, epoch, clean_shutdown.Registration(epoch, b"i" * 16)
+        )
+    await disk.make_folder("/b/topic-0")
+    for name in await disk.listdir("/a/topic-0"):
+        source = await disk.open(f"/a/topic-0/{name}", create=False)
+        copy = await disk.open(f"/b/topic-0/{name}", create=True)
+        copy.append([source.read_at(0, source.size)])
+    if is_known:
+        await write_offsets(disk, "/b/recovery-point-offset-checkpoint", {("topic", 0): 2, ("topic", 1): 2})
+    process = Process(disk)
+    await process.start()
+    assert [path for path in ("/a/topic-0", "/b/topic-0") if await disk.exists(path)] == expected
+    assert len(process.manager.damaged_replicas()) == (not expected)
+    assert ((TOPIC, 0) in process.manager.logs) is bool(expected)
 
 
 # --- create and delete ---------------------------------------------------------------------------------
@@ -479,7 +523,7 @@ async def test_a_recovery_point_never_outlives_what_a_damaged_disk_lost() -> Non
     await process.manager.checkpoint_log_offsets()
     await process.kill(disk)
     file = await disk.open("/b/topic-1/00000000000000000000.log", create=False)
-    await file.truncate(file.size - 1)
+    await file.truncate(file.size // 4 * 3)  # without its last batch
     process = Process(disk)
     await process.start()
     end_offset = process.manager.logs[PartitionId(TOPIC, 1)].log_end_offset

@@ -37,8 +37,8 @@ def test_logs_are_summed_by_topic_and_dirs_told_apart() -> None:
     logs = [LogState("t", 100, 40, 4), LogState("u", 7, 0, 0), LogState("t", 10, 10, 1)]
     space = FreeSpace(100)
     space.measured(99, 1000)
-    dirs = [LogDirState("/a", True, 2, 0, space), LogDirState("/b", False, 0, 5, None)]
-    assert values(log_families(logs, dirs, flushes)) == {
+    dirs = [LogDirState("/a", True, 2, 0, space, 3), LogDirState("/b", False, 0, 5, None, 0)]
+    assert values(log_families(logs, dirs, flushes, 4)) == {
         ("size_bytes", "t"): 110,
         ("size_bytes", "u"): 7,
         ("unflushed_bytes", "t"): 50,
@@ -59,6 +59,9 @@ def test_logs_are_summed_by_topic_and_dirs_told_apart() -> None:
         ("directory_total_bytes", "/a"): 1000,
         ("directory_refuses_records", "/a"): 1,
         ("directory_refuses_records", "/b"): 0,
+        ("quarantined_replicas", "/a"): 3,
+        ("quarantined_replicas", "/b"): 0,
+        ("damaged_total", ""): 4,
     }
 
 

@@ -40,7 +40,7 @@ def test_replicas_in_a_failed_dir_lose_leadership_and_seats_and_the_others_stay(
     assert quorum.partition("t", 1) == other
     assert quorum.unfenced() == [1, 2, 3]
     decision = list(quorum.core.decisions)[-1].decision
-    assert str(decision.cause) == f"a log dir of broker {hit} failed"
+    assert str(decision.cause) == f"a log dir of broker {hit} failed, or its replica is damaged"
     assert (hit, Rejection.LOG_DIR_FAILED) in decision.rejected
 
 
@@ -166,3 +166,46 @@ def test_recovery_waits_for_the_broker_of_a_failed_dir_to_come_back() -> None:
     quorum.register(1)
     quorum.heartbeat(1)
     assert [question.broker_id for question in quorum.asked] == [1]
+
+
+# --- damaged replicas that come back -------------------------------------------------------------------
+
+
+def begin_anew(quorum: Quorum, broker_id: int, *indexes: int) -> None:
+    quorum.heartbeat(broker_id, online=(OfflineTopic(quorum.topic("t").topic_id, indexes),))
+
+
+def test_replica_that_begins_anew_is_active_and_has_no_seat() -> None:
+    """It is empty: it joins the ISR like any follower, when its leader says that it has caught up."""
+    quorum = started(1, 2, 3)
+    hit = leads(quorum)
+    lose(quorum, hit, 0)
+    before = quorum.partition("t")
+    begin_anew(quorum, hit, 0)
+    assert not quorum.image.brokers[hit].offline_replicas
+    assert quorum.partition("t") == before
+    assert quorum.replayed().brokers[hit].offline_replicas == quorum.image.brokers[hit].offline_replicas
+
+
+def test_report_of_a_new_beginning_may_be_repeated_and_names_only_what_is_offline() -> None:
+    quorum = started(1, 2, 3)
+    lose(quorum, 1, 0)
+    begin_anew(quorum, 1, 0, 1, 7)
+    offset = quorum.image.offset
+    begin_anew(quorum, 1, 0, 1, 7)
+    assert quorum.image.offset == offset
+    assert not quorum.image.brokers[1].offline_replicas
+    lose(quorum, 1, 0)
+    assert list(quorum.image.brokers[1].offline_replicas) == [(quorum.topic("t").topic_id, 0)]
+
+
+def test_last_complete_replica_that_is_damaged_leaves_the_partition_to_the_operator() -> None:
+    """No other replica is elected in its place, no matter what it has."""
+    quorum = started(1, 2, partitions=1)
+    first = leads(quorum)
+    quorum.vanish(3 - first)
+    quorum.register(3 - first)
+    quorum.heartbeat(3 - first)
+    lose(quorum, first, 0)
+    after = quorum.partition("t")
+    assert (after.leader, after.isr, after.elr, after.last_known_elr) == (None, (), (), (1, 2))

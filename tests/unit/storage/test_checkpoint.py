@@ -20,7 +20,10 @@ async def new_disk() -> MemoryDisk:
 async def test_offsets_are_stored_in_kafkas_lines() -> None:
     disk = await new_disk()
     await checkpoint.write_offsets(disk, PATH, OFFSETS)
-    assert await checkpoint.read_text(disk, PATH) == "0\n3\na 0 5\na 10 0\nb-c 2 1099511627776\n"
+    assert (
+        await checkpoint.read_text(disk, PATH)
+        == "0\n3\na 0 5\na 10 0\nb-c 2 1099511627776\ncrc32c 1b794941\n"
+    )
     assert await checkpoint.read_offsets(disk, PATH) == OFFSETS
 
 

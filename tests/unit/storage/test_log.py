@@ -9,6 +9,7 @@ from holdfast.protocol.record_batch import CorruptBatch, check_batch, iter_batch
 from holdfast.runtime.api import DiskError, OutOfResources, Runtime
 from holdfast.runtime.memory.machine import MemoryWorld, memory_runtime, settle
 from holdfast.storage.core.config import LogConfig
+from holdfast.storage.core.faults import CorruptLog
 from holdfast.storage.core.leader_epoch_cache import EpochEnd
 from holdfast.storage.core.producer_state import Duplicate
 from holdfast.storage.index import BLOCK_ENTRIES
@@ -101,7 +102,7 @@ async def test_a_follower_that_led_without_writing_takes_more_of_the_epoch_befor
 async def test_a_leader_never_appends_in_an_older_epoch() -> None:
     log, _ = await new_log()
     log.append_as_leader(batch(), 5)
-    with pytest.raises(AssertionError):
+    with pytest.raises(CorruptLog, match="epoch 5, later than the leader's 4"):
         log.append_as_leader(batch(), 4)
 
 
@@ -284,7 +285,9 @@ async def test_a_flush_stores_new_epochs_too() -> None:
     await append(log, 3, epoch=1)
     await append(log, epoch=4)
     await log.flush()
-    assert world.disk.durable_bytes(f"{FOLDER}/leader-epoch-checkpoint") == b"0\n2\n1 0\n4 3\n"
+    assert world.disk.durable_bytes(f"{FOLDER}/leader-epoch-checkpoint") == (
+        b"0\n2\n1 0\n4 3\ncrc32c 647b19f1\n"
+    )
 
 
 async def test_a_full_segment_is_flushed_in_the_background_with_its_index_and_a_snapshot() -> None:

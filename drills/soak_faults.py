@@ -1,0 +1,150 @@
+"""The menu of a soak: which faults it makes on one broker or one controller, and how often each is drawn."""
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from holdfast.localcluster.faults import clients, damage, disks, limits, network, processes
+from holdfast.localcluster.faults.fault import Fault
+from holdfast.localcluster.faults.places import Field, Part, Place
+from holdfast.localcluster.faults.targets import Targets
+from holdfast.localcluster.nodes import Node
+from holdfast.localcluster.processes import LocalCluster
+
+#: parts of a partition that a soak damages
+_PARTS = (
+    Part.CLOSED_SEGMENT,
+    Part.FIRST_SEGMENT,
+    Part.INDEX,
+    Part.TIME_INDEX,
+    Part.SNAPSHOT,
+    Part.LEADER_EPOCH_CHECKPOINT,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """What faults are drawn from."""
+
+    cluster: LocalCluster
+    targets: Targets
+    chance: random.Random
+    topics: Sequence[str]
+
+    def broker(self) -> Node:
+        """A broker, more often one that leads."""
+        topic = self.chance.choice(self.topics)
+        words = ("random broker", f"leader of {topic}-0", f"follower of {topic}-0", "most leaders")
+        return self.targets.one(self.chance.choice(words))
+
+    def controller(self) -> Node:
+        """A controller, more often the active one."""
+        return self.targets.one(self.chance.choice(("random controller", "active controller")))
+
+    def place(self) -> Place:
+        """A part of one partition's files."""
+        return Place(self.chance.choice(_PARTS), f"{self.chance.choice(self.topics)}-0")
+
+    @property
+    def damaged(self) -> Node:
+        """Damage that no reader has met yet stays; so only this broker ever has any, and two are whole."""
+        return self.cluster.brokers[0]
+
+    @property
+    def seed(self) -> int:
+        return self.chance.randrange(1 << 31)
+
+
+Make = Callable[[Course], Sequence[Fault]]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A fault on one broker, as steps in order; healed in the same order."""
+
+    weight: int
+    make: Make
+
+
+def _down(course: Course, node: Node) -> Fault:
+    kind = course.chance.choice((processes.Kill, processes.Stop))
+    return kind(course.cluster, node)
+
+
+def _flip(course: Course) -> Sequence[Fault]:
+    place, field = course.place(), None
+    if place.part in (Part.CLOSED_SEGMENT, Part.FIRST_SEGMENT):
+        field = course.chance.choice(list(Field))
+    node = course.damaged
+    return _down(course, node), damage.FlipBit(course.cluster, node, place, course.seed, field)
+
+
+def _cut(course: Course) -> Sequence[Fault]:
+    node = course.damaged
+    keep = course.chance.random()
+    return _down(course, node), damage.CutFile(course.cluster, node, course.place(), course.seed, keep)
+
+
+def _remove(course: Course) -> Sequence[Fault]:
+    node = course.damaged
+    return _down(course, node), damage.RemoveFile(course.cluster, node, course.place(), course.seed)
+
+
+def _wipe(course: Course) -> Sequence[Fault]:
+    node = course.broker()
+    return _down(course, node), damage.WipeDisk(course.cluster, node)
+
+
+def _partition(course: Course) -> Sequence[Fault]:
+    cluster, node = course.cluster, course.broker()
+    others = [other for other in cluster.nodes if other != node]
+    shapes: tuple[Callable[[], network.Partition], ...] = (
+        lambda: network.Partition.isolate(cluster, node),
+        lambda: network.Partition.isolate(cluster, node, also_clients=True),
+        lambda: network.Partition.isolate_from_controllers(cluster, node),
+        lambda: network.Partition.isolate_from_brokers(cluster, node),
+        lambda: network.Partition.one_way(cluster, [node], others),
+        lambda: network.Partition.one_way(cluster, others, [node]),
+        lambda: network.Partition.bridge(cluster, node),
+    )
+    return (course.chance.choice(shapes)(),)
+
+
+def _unread(course: Course) -> Sequence[Fault]:
+    topic = course.chance.choice(course.topics)
+    node = course.targets.one(f"leader of {topic}-0")
+    return (clients.UnreadFetches(course.cluster, node, course.targets.topic_id(topic)),)
+
+
+MENU: dict[str, Entry] = {
+    "kill": Entry(4, lambda c: (processes.Kill(c.cluster, c.broker()),)),
+    "stop": Entry(3, lambda c: (processes.Stop(c.cluster, c.broker()),)),
+    "pause": Entry(3, lambda c: (processes.Pause(c.cluster, c.broker()),)),
+    "power-loss": Entry(4, lambda c: (processes.PowerLoss(c.cluster, c.broker(), seed=c.seed),)),
+    "flip-bit": Entry(3, _flip),
+    "cut-file": Entry(2, _cut),
+    "remove-file": Entry(2, _remove),
+    "wipe-disk": Entry(2, _wipe),
+    "partition": Entry(5, _partition),
+    "slow-links": Entry(
+        1, lambda c: (network.SlowLinks(c.cluster, [c.broker()], c.cluster.nodes, c.chance.randrange(200)),)
+    ),
+    "few-handles": Entry(2, lambda c: (limits.FewHandles(c.cluster, c.broker()),)),
+    "little-memory": Entry(1, lambda c: (limits.LittleMemory(c.cluster, c.broker()),)),
+    "no-room-in-files": Entry(1, lambda c: (limits.NoRoomInFiles(c.cluster, c.broker()),)),
+    "full-disk": Entry(1, lambda c: (disks.FullDisk(c.cluster, c.broker()),)),
+    "frozen-disk": Entry(1, lambda c: (disks.FrozenDisk(c.cluster, c.broker()),)),
+    "half-frames": Entry(1, lambda c: (clients.HalfFrames(c.cluster, c.broker()),)),
+    "unread-fetches": Entry(1, _unread),
+    "metadata-flood": Entry(1, lambda c: (clients.MetadataFlood(c.cluster, c.broker()),)),
+    "garbage": Entry(1, lambda c: (clients.Garbage(c.cluster, c.broker(), seed=c.seed),)),
+}
+
+#: Beside a fault on a broker, sometimes.
+OF_CONTROLLERS: dict[str, Entry] = {
+    "kill": Entry(2, lambda c: (processes.Kill(c.cluster, c.controller()),)),
+    "stop": Entry(1, lambda c: (processes.Stop(c.cluster, c.controller()),)),
+    "pause": Entry(2, lambda c: (processes.Pause(c.cluster, c.controller()),)),
+    "power-loss": Entry(2, lambda c: (processes.PowerLoss(c.cluster, c.controller(), seed=c.seed),)),
+    "partition": Entry(2, lambda c: (network.Partition.isolate(c.cluster, c.controller()),)),
+}

@@ -1,0 +1,31 @@
+"""Every kind of fault by name. Importing this module registers how each is undone."""
+
+from holdfast.localcluster.faults import clients, damage, disks, limits, network, processes
+from holdfast.localcluster.faults.fault import Fault
+
+FAULTS: dict[str, type[Fault]] = {
+    fault.name: fault
+    for fault in (
+        processes.Kill,
+        processes.Stop,
+        processes.Pause,
+        processes.PowerLoss,
+        damage.FlipBit,
+        damage.CutFile,
+        damage.RemoveFile,
+        damage.WipeDisk,
+        limits.FewHandles,
+        limits.LittleMemory,
+        limits.NoRoomInFiles,
+        limits.LimitedStart,
+        network.Partition,
+        network.SlowLinks,
+        disks.FullDisk,
+        disks.FrozenDisk,
+        clients.IdleConnections,
+        clients.HalfFrames,
+        clients.UnreadFetches,
+        clients.MetadataFlood,
+        clients.Garbage,
+    )
+}
