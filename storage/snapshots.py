@@ -23,7 +23,12 @@ HEADERS_PER_TURN = 1000
 
 def encode(state: ProducerState, offset: int) -> str:
     """The text of a snapshot of everything below `offset`."""
-    content = {"version": SNAPSHOT_VERSION, "offset": offset, "producers": state.rows()}
+    content = {
+        "version": SNAPSHOT_VERSION,
+        "offset": offset,
+        "whole": state.is_whole,
+        "producers": state.rows(),
+    }
     return json.dumps(content, separators=(",", ":"))
 
 
@@ -35,7 +40,8 @@ def decode(text: str | None, offset: int) -> ProducerState | None:
             return None
         if content.get("version") != SNAPSHOT_VERSION or content.get("offset") != offset:
             return None
-        return ProducerState.from_rows(content["producers"])
+        # Older builds did not store whether they had dropped producers.
+        return ProducerState.from_rows(content["producers"], is_whole=content.get("whole") is True)
     except (KeyError, TypeError, ValueError):
         return None
 
@@ -86,7 +92,7 @@ async def load(disk: Disk, folder: str, segments: Sequence[Segment]) -> Producer
     Raises: DiskError.
     """
     start, end = segments[0].base_offset, segments[-1].next_offset
-    state, built_to = ProducerState(), start
+    state, built_to = ProducerState(is_whole=start == 0), start
     for offset in reversed(await offsets(disk, folder)):
         if start <= offset <= end:
             text = await checkpoint.read_text(disk, offset_path(folder, offset, SNAPSHOT_SUFFIX))
