@@ -40,7 +40,7 @@ APIS: dict[ApiKey, Api] = {
     api.key: api
     for api in (
         Api(ApiKey.PRODUCE, produce.ProduceRequest, produce.ProduceResponse),
-        Api(ApiKey.FETCH, fetch.FetchRequest, fetch.FetchResponse),
+        Api(ApiKey.FETCH, fetch.FetchRequest, fetch.FetchResponse, max_version=1),
         Api(ApiKey.LIST_OFFSETS, list_offsets.ListOffsetsRequest, list_offsets.ListOffsetsResponse),
         Api(ApiKey.METADATA, metadata.MetadataRequest, metadata.MetadataResponse),
         Api(ApiKey.API_VERSIONS, api_versions.ApiVersionsRequest, api_versions.ApiVersionsResponse),
@@ -82,7 +82,7 @@ APIS: dict[ApiKey, Api] = {
             ApiKey.ALTER_PARTITION,
             alter_partition.AlterPartitionRequest,
             alter_partition.AlterPartitionResponse,
-            max_version=1,
+            max_version=2,
         ),
         Api(ApiKey.UPDATE_FEATURES, features.UpdateFeaturesRequest, features.UpdateFeaturesResponse),
         Api(ApiKey.DESCRIBE_CLUSTER, metadata.DescribeClusterRequest, metadata.DescribeClusterResponse),
