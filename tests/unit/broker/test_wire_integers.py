@@ -1,4 +1,4 @@
-"""Whatever integers a request has, brokers and controllers go on: they serve, change ISRs and elect."""
+"""With any integers in a request, brokers and controllers go on: they serve, change ISRs and elect."""
 
 from collections.abc import Callable
 from typing import Any

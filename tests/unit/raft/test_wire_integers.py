@@ -1,4 +1,4 @@
-"""Whatever integers a request of the quorum has, voters go on, and elect again."""
+"""With any integers in a request of the quorum, voters go on, and elect again."""
 
 from typing import Any
 
