@@ -40,6 +40,13 @@ from holdfast.broker.core.events import (
 )
 from holdfast.broker.log_manager import LogManager, ManagedLog
 from holdfast.metadata.ids import PartitionId
+from holdfast.protocol.batch_validation import (
+    TakesLonger,
+    TimestampRange,
+    record_fault,
+    timestamp_fault,
+    timestamp_range,
+)
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.record_batch import CorruptBatch
 from holdfast.runtime.api import DiskError, OutOfResources, Runtime
@@ -100,8 +107,12 @@ class LogEffects:
             managed = self._log_manager.managed(item.key)
             if managed is None:
                 results.append(_refused(item, ErrorCode.KAFKA_STORAGE_ERROR, _GONE))
-            elif self.is_settled(item.key, managed) and not managed.log.needs_roll(len(item.batch)):
-                results.append(_append_one(managed, item))
+            elif (
+                self.is_settled(item.key, managed)
+                and not managed.log.needs_roll(len(item.batch))
+                and (result := _append_one(managed, item, self._taken(managed))) is not None
+            ):
+                results.append(result)
             else:
                 self._in_order(item.key, managed, partial(self._append_later, effect.context, managed, item))
         if results:
@@ -109,13 +120,35 @@ class LogEffects:
         return len(results) == len(effect.batches)
 
     async def _append_later(self, context: object, managed: ManagedLog, item: BatchToAppend) -> None:
-        if not await self._has_room(item.key, managed, len(item.batch)):
-            result = _refused(item, ErrorCode.KAFKA_STORAGE_ERROR, _GONE)
-        elif self._leads(item.key, item.leader_epoch):
-            result = _append_one(managed, item)
-        else:  # A-15: issued in time, but another leader may write this log meanwhile
-            result = _refused(item, ErrorCode.NOT_LEADER_OR_FOLLOWER, _DEPOSED)
+        result = await self._append_in_time(managed, item)
+        if result is None:
+            # Too much to read within a turn of the event loop. The steps behind this one wait for it.
+            read = partial(record_fault, item.batch, item.header, self._taken(managed))
+            fault = await self._runtime.tasks.compute(read)
+            if fault is None:
+                result = await self._append_in_time(managed, item, is_read=True)
+                assert result is not None
+            else:
+                result = _refused(item, *fault)
         self._post(Appended(context, (result,)))
+
+    async def _append_in_time(
+        self, managed: ManagedLog, item: BatchToAppend, *, is_read: bool = False
+    ) -> AppendResult | None:
+        if not await self._has_room(item.key, managed, len(item.batch)):
+            return _refused(item, ErrorCode.KAFKA_STORAGE_ERROR, _GONE)
+        if self._leads(item.key, item.leader_epoch):
+            return _append_one(managed, item, self._taken(managed), is_read=is_read)
+        # A-15: issued in time, but another leader may write this log meanwhile
+        return _refused(item, ErrorCode.NOT_LEADER_OR_FOLLOWER, _DEPOSED)
+
+    def _taken(self, managed: ManagedLog) -> TimestampRange:
+        config = managed.log.config
+        return timestamp_range(
+            self._runtime.clock.wall_ms(),
+            config.message_timestamp_before_max_ms,
+            config.message_timestamp_after_max_ms,
+        )
 
     def append_fetched(self, effect: AppendFetched) -> None:
         """Append batches fetched from a leader."""
@@ -307,9 +340,12 @@ class LogEffects:
         del self._waiting[key]
 
 
-def _append_one(managed: ManagedLog, item: BatchToAppend) -> AppendResult:
-    """Append one batch unless the producer state knows it or refuses it (R91, R92), or the disk is nearly
-    full."""
+def _append_one(
+    managed: ManagedLog, item: BatchToAppend, taken: TimestampRange, *, is_read: bool = False
+) -> AppendResult | None:
+    """Append one batch unless the producer state knows it or refuses it (R91, R92), its records are no such,
+    or the disk is nearly full; None when they take longer to read than a turn of the event loop. `is_read`:
+    they were read."""
     log, space = managed.log, managed.log_dir.space
     verdict = log.producer_state.check(item.header)
     if isinstance(verdict, Rejected):
@@ -325,6 +361,14 @@ def _append_one(managed: ManagedLog, item: BatchToAppend) -> AppendResult:
             is_duplicate=True,
             batch_epoch=-1 if epoch is None else epoch,
         )
+    fault = timestamp_fault(item.header, taken)
+    if fault is None and log.config.validate_records and not is_read:
+        try:
+            fault = record_fault(item.batch, item.header, taken, in_one_turn=True)
+        except TakesLonger:
+            return None
+    if fault is not None:
+        return _refused(item, *fault)
     if not space.has_room(len(item.batch)):
         return _refused(item, ErrorCode.KAFKA_STORAGE_ERROR, space.why_not(managed.log_dir.path))
     try:

@@ -21,7 +21,7 @@ from holdfast.cli.options import (
 )
 from holdfast.client.admin import Admin
 from holdfast.client.consumer import Consumer, ConsumerRecord
-from holdfast.client.core.errors import ClientError
+from holdfast.client.core.errors import ClientError, CorruptRecords
 from holdfast.runtime.api import Runtime
 
 #: No cluster for so long: give up; with --timeout-ms after that, but not before the connections can be made.
@@ -46,6 +46,11 @@ _FORMATTER_KEYS = frozenset({*(f"print.{name}" for name in _PRINTED), "key.separ
     "idle_timeout_ms",
     type=click.IntRange(1, INT32_MAX),
     help="Stop when nothing has come for so long; else wait for ever.",
+)
+@click.option(
+    "--skip-corrupt",
+    is_flag=True,
+    help="Go on behind a batch that cannot be read, with a warning; else stop at it.",
 )
 @click.option(
     "--formatter-property",
@@ -151,7 +156,14 @@ async def _print_all(
     idle_ms: int | None = given["idle_timeout_ms"]
     heard_ms = runtime.clock.now_ms()
     while left is None or left > 0:
-        records = await consumer.poll(5000 if left is None else min(5000, left), 200)
+        try:
+            records = await consumer.poll(5000 if left is None else min(5000, left), 200)
+        except CorruptRecords as error:
+            if not given["skip_corrupt"] or error.next_offset is None:
+                raise
+            consumer.seek(error.partition, error.next_offset)
+            click.echo(f"warning: skipped up to offset {error.next_offset}: {error}", err=True)
+            continue
         now_ms = runtime.clock.now_ms()
         for record in records:
             line = _as_json(record) if given["output"] == "json" else as_text(record)

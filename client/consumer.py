@@ -558,5 +558,10 @@ class Consumer:
 
 
 def _corrupt(batch: FetchedBatch, why: str) -> CorruptRecords:
-    text = f"{batch.topic}-{batch.partition} at offset {batch.header.base_offset}: {why}"
-    return CorruptRecords(text, ErrorCode.CORRUPT_MESSAGE)
+    header = batch.header
+    text = (
+        f"{batch.topic}-{batch.partition} at offset {header.base_offset}: {why}; "
+        f"seek to {header.next_offset} to go on behind this batch"
+    )
+    place = TopicPartition(batch.topic, batch.partition)
+    return CorruptRecords(text, ErrorCode.CORRUPT_MESSAGE, place, header.base_offset, header.next_offset)

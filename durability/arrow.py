@@ -22,6 +22,10 @@ GOOD, DAMAGED, FOREIGN = "good", "damaged", "foreign"
 
 _HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 _CRC_DIGITS = 8
+#: What Spark and Python can express; producers may have written any 64 bits before brokers refused that.
+_YEAR_1_MS, _YEAR_10000_MS = -62_135_596_800_000, 253_402_300_800_000
+#: Kafka's NoTimestampType, here of records that cannot be read
+_NO_TIMESTAMP_TYPE = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +65,20 @@ class _Rows:
 
 
 def to_arrow(
-    batches: Sequence[FetchedBatch], topic: str, partition: int, start: int, end: int, columns: Columns
+    batches: Sequence[FetchedBatch],
+    topic: str,
+    partition: int,
+    start: int,
+    end: int,
+    columns: Columns,
+    *,
+    keeps_damaged: bool = False,
 ) -> list[pa.RecordBatch]:
     """The records of [start, end) among these batches of one partition.
 
-    With `columns.parsed` a damaged batch gives one row of state `damaged` for each of its offsets.
-    Raises: CorruptBatch otherwise.
+    With `columns.parsed` or `keeps_damaged`, a damaged batch gives one row for each of its offsets, of state
+    `damaged` and timestamp type -1, with nulls for what is not known. Raises: CorruptBatch otherwise. A
+    timestamp that Spark cannot express is null.
     """
     rows = _Rows()
     for batch in batches:
@@ -76,7 +88,7 @@ def to_arrow(
         try:
             _decode(header, batch.data, start, end, rows)
         except CorruptBatch:
-            if not columns.parsed:
+            if not (columns.parsed or keeps_damaged):
                 raise
             low, high = max(start, header.base_offset), min(end, header.next_offset)
             rows.damaged += [(offset, header.leader_epoch) for offset in range(low, high)]
@@ -101,7 +113,10 @@ def _batches(rows: _Rows, topic: str, partition: int, columns: Columns) -> Itera
     if rows.records:
         values = [record.value for record in rows.records]
         keys = [record.key for record in rows.records] if columns.payload else []
-        timestamps = [record.timestamp * 1000 for record in rows.records]
+        timestamps = [
+            record.timestamp * 1000 if _YEAR_1_MS <= record.timestamp < _YEAR_10000_MS else None
+            for record in rows.records
+        ]
         headers = [record.headers for record in rows.records] if columns.headers else []
         parsed = _parse(values) if columns.parsed else []
         yield _batch(
@@ -122,8 +137,9 @@ def _batches(rows: _Rows, topic: str, partition: int, columns: Columns) -> Itera
         count = len(offsets)
         nothing = [None] * count
         parsed = [[DAMAGED] * count, nothing, nothing, nothing]
+        types = [_NO_TIMESTAMP_TYPE] * count
         yield _batch(
-            topic, partition, columns, offsets, epochs, nothing, nothing, nothing, nothing, nothing, parsed
+            topic, partition, columns, offsets, epochs, types, nothing, nothing, nothing, nothing, parsed
         )
 
 

@@ -161,7 +161,15 @@ def read_range(options: ReadOptions, wanted: OffsetRange) -> Iterator[pa.RecordB
                     f"{wanted.topic}-{wanted.partition}: nothing came from offset {offset} on within "
                     f"{options.poll_timeout_ms} ms, up to {wanted.end} was expected"
                 )
-            yield from to_arrow(batches, wanted.topic, wanted.partition, offset, wanted.end, columns)
+            yield from to_arrow(
+                batches,
+                wanted.topic,
+                wanted.partition,
+                offset,
+                wanted.end,
+                columns,
+                keeps_damaged=not options.fail_on_data_loss,
+            )
             assert batches[-1].header.next_offset > offset, "an answer without progress"
             offset = batches[-1].header.next_offset
         loop.run(_close(loop.runtime, consumer))

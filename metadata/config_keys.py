@@ -273,6 +273,23 @@ BROKER_KEYS: tuple[ConfigKey, ...] = (
     _long("log.retention.check.interval.ms", 300_000, "Period of the retention check.", 1),
     _int("num.recovery.threads.per.data.dir", 1, "Logs recovered at the same time per log dir.", 1),
     _int("producer.id.expiration.ms", 86_400_000, "An idle producer's state is dropped after this long.", 1),
+    _long(
+        "log.message.timestamp.before.max.ms",
+        LONG_MAX,
+        "A record's timestamp may be this far behind the broker's clock.",
+    ),
+    _long(
+        "log.message.timestamp.after.max.ms",
+        3_600_000,
+        "A record's timestamp may be this far ahead of the broker's clock.",
+    ),
+    ConfigKey(
+        "holdfast.validate.records",
+        Kind.ENUM,
+        "full",
+        "What is read of a producer's batch before it is appended: every record, or its header alone.",
+        choices=("full", "header"),
+    ),
 )
 
 #: Keys of one topic. Without an override the cluster's dynamic value counts, then the node's file, then the
@@ -306,6 +323,18 @@ TOPIC_KEYS: tuple[ConfigKey, ...] = (
         61,
         ATTACHMENT_MAX_BYTES,
         "message.max.bytes",
+    ),
+    _long(
+        "message.timestamp.before.max.ms",
+        LONG_MAX,
+        "A record's timestamp may be this far behind the broker's clock.",
+        synonym="log.message.timestamp.before.max.ms",
+    ),
+    _long(
+        "message.timestamp.after.max.ms",
+        3_600_000,
+        "A record's timestamp may be this far ahead of the broker's clock.",
+        synonym="log.message.timestamp.after.max.ms",
     ),
     _bool(
         "unclean.leader.election.enable",

@@ -1,7 +1,8 @@
 """Record batches: Kafka's v2 format byte for byte, on the wire and on disk (D4).
 
-Owns the 61 byte header, its checks and the crc32c (Castagnoli, over everything behind the crc field). Brokers
-use only that part: `parse_header`, `check_batch`, `iter_batches` and `stamp` never look at a record.
+Owns the 61 byte header, its checks and the crc32c (Castagnoli, over everything behind the crc field):
+`parse_header`, `check_batch`, `iter_batches` and `stamp` never look at a record. What a leader reads of
+records before it appends them is in `batch_validation`.
 `encode_batch` and `decode_records` are the plain Python codec of the metadata log, of tools and of tests;
 clients use a faster one.
 """

@@ -66,7 +66,8 @@ class Clock(Protocol):
         """Monotonic nanoseconds, for measurements."""
 
     def wall_ms(self) -> int:
-        """Milliseconds since the epoch: a label for people and records, never an input of a decision."""
+        """Milliseconds since the epoch: a label for people and records, an input only of decisions about such
+        labels: retention, and which timestamps are taken from producers."""
 
     async def sleep(self, duration_ms: float) -> None: ...
 
@@ -260,6 +261,10 @@ class Tasks(Protocol):
     def start(self, name: str, work: Coroutine[Any, Any, None]) -> Task:
         """Run `work`. If it ends with an exception other than cancellation the node has met its own bug or a
         dead disk: the first such exception is what `failure` returns."""
+
+    async def compute(self, work: Callable[[], T]) -> T:
+        """The result of `work`, a long computation that shares nothing with others: beside the event loop,
+        one such work at a time. Raises: what it raises."""
 
     async def failure(self) -> BaseException:
         """Wait for the first task that failed; entry points stop the node then."""

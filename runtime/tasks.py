@@ -6,10 +6,13 @@ a dead disk; the entry point waits in `failure` and stops the node.
 
 import asyncio
 import logging
-from collections.abc import Coroutine
-from typing import Any
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Executor
+from typing import Any, TypeVar
 
 from holdfast.runtime.api import DiskError, Tasks
+
+T = TypeVar("T")
 
 _log = logging.getLogger("holdfast.tasks")
 
@@ -46,7 +49,9 @@ class HeldTask:
 class HeldTasks:
     """`runtime.api.Tasks` on the running event loop."""
 
-    def __init__(self) -> None:
+    def __init__(self, threads: Executor | None = None) -> None:
+        """`threads`: what `compute` uses; None: the event loop's thread, the same order in every run."""
+        self._threads = threads
         #: running tasks by number, so in order of creation
         self._running: dict[int, HeldTask] = {}
         self._started = 0
@@ -68,6 +73,13 @@ class HeldTasks:
         error = task.exception()
         if error is not None:
             self._fail(f"task {task.get_name()} failed", error)
+
+    async def compute(self, work: Callable[[], T]) -> T:
+        """`work` on `threads`; without threads in a later turn of the event loop."""
+        if self._threads is not None:
+            return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+        await asyncio.sleep(0)
+        return work()
 
     def adopt_callbacks(self) -> None:
         """Treat exceptions of callbacks on the running event loop as failures too: they are reported nowhere

@@ -25,7 +25,13 @@ HEADERS_PER_TURN = 1000
 
 def encode(state: ProducerState, offset: int) -> str:
     """The text of a snapshot of everything below `offset`."""
-    text = _text({"version": SNAPSHOT_VERSION, "offset": offset, "producers": state.rows()})
+    content = {
+        "version": SNAPSHOT_VERSION,
+        "offset": offset,
+        "whole": state.is_whole,
+        "producers": state.rows(),
+    }
+    text = _text(content)
     return f'{text[:-1]},"crc32c":{_crc(text)}}}'
 
 
@@ -40,7 +46,8 @@ def decode(text: str | None, offset: int) -> ProducerState | None:
             return None
         if "crc32c" in content and content.pop("crc32c") != _crc(_text(content)):
             return None
-        return ProducerState.from_rows(content["producers"])
+        # Older builds did not store whether they had dropped producers.
+        return ProducerState.from_rows(content["producers"], is_whole=content.get("whole") is True)
     except (KeyError, TypeError, ValueError):
         return None
 
@@ -99,7 +106,7 @@ async def load(disk: Disk, folder: str, segments: Sequence[Segment]) -> Producer
     Raises: DiskError.
     """
     start, end = segments[0].base_offset, segments[-1].next_offset
-    state, built_to = ProducerState(), start
+    state, built_to = ProducerState(is_whole=start == 0), start
     for offset in reversed(await offsets(disk, folder)):
         if start <= offset <= end:
             text = await checkpoint.read_text(disk, offset_path(folder, offset, SNAPSHOT_SUFFIX))

@@ -194,9 +194,14 @@ class Broker:
         if request.replica_id < 0:
             self._effects += self.fetch_path.consumer_request(reply_to, request, now_ms)
             return
-        if request.replica_id not in self._replica_manager.brokers.epochs:
-            # Sessions are kept for registered brokers only, so there are never more of them than brokers.
-            text = f"broker {request.replica_id} is not registered as far as this broker knows; try again"
+        registered_epoch = self._replica_manager.brokers.epochs.get(request.replica_id)
+        if registered_epoch is None or request.broker_epoch > registered_epoch:
+            # Sessions are kept for registered brokers only, so there are never more of them than brokers; and
+            # an epoch that never comes would void the sessions of all registrations from then on.
+            text = (
+                f"broker {request.replica_id} is not registered with epoch {request.broker_epoch} as far as "
+                "this broker knows; try again"
+            )
             self._effects.append(
                 Respond(reply_to, FetchResponse(ErrorCode.BROKER_ID_NOT_REGISTERED, text, ()))
             )
@@ -385,6 +390,7 @@ class Broker:
     def _alter_answered(self, response: AlterPartitionResponse, now_ms: int) -> None:
         if response.error_code != ErrorCode.NONE:
             self.counts.failed_isr_updates += 1
+            self._alter.heard(response.last_request_number)
             self._alter.failed(now_ms)
             if response.error_code == ErrorCode.STALE_BROKER_EPOCH:
                 self.lifecycle.hurry(now_ms)  # the next heartbeat shows whether the registration is over

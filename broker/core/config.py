@@ -156,6 +156,9 @@ def log_config(image: MetadataImage, topic_name: str, static: Mapping[str, Any])
         flush_messages=None if flush_messages in (None, LONG_MAX) else flush_messages,
         flush_ms=None if flush_ms in (None, LONG_MAX) else max(1, flush_ms),
         producer_id_expiration_ms=static["producer.id.expiration.ms"],
+        message_timestamp_before_max_ms=value("message.timestamp.before.max.ms"),
+        message_timestamp_after_max_ms=value("message.timestamp.after.max.ms"),
+        validate_records=static["holdfast.validate.records"] == "full",
     )
 
 

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from holdfast.protocol.errors import ErrorCode
+from holdfast.protocol.topic_names import TopicPartition
 
 
 class ClientError(Exception):
@@ -38,7 +39,23 @@ class LogTruncated(ClientError):
 
 
 class CorruptRecords(ClientError):
-    """A fetched batch does not match its crc or cannot be decoded."""
+    """A fetched batch does not match its crc or cannot be decoded. The position stays before it: seek to
+    `next_offset` to go on behind it. Other partitions go on."""
+
+    def __init__(
+        self,
+        message: str,
+        code: ErrorCode | None,
+        partition: TopicPartition,
+        offset: int,
+        next_offset: int | None,
+    ) -> None:
+        super().__init__(message, code)
+        self.partition = partition
+        #: where the batch begins
+        self.offset = offset
+        #: behind the batch; None when not even its header can be read
+        self.next_offset = next_offset
 
 
 @dataclass(frozen=True, slots=True)

@@ -141,7 +141,9 @@ class Fetcher:
     def put_back(self, batch: FetchedBatch) -> None:
         """It could not be handed out: go on with it, in the topic that it is of, though one of its name may
         have been made since."""
-        self._cut(self._parts[TopicPartition(batch.topic, batch.partition)], batch.start_offset)
+        place = TopicPartition(batch.topic, batch.partition)
+        self._cut(self._parts[place], batch.start_offset)
+        self._parts[place] = self._parts.pop(place)  # it must not stand before those that have something
 
     def seek_to(self, topic_partition: TopicPartition, end: ResetPolicy) -> None:
         """Go on at the first or the last offset, looked up when it is needed."""
@@ -511,7 +513,8 @@ class Fetcher:
                 self._keep(part, header, data, row.high_watermark)
         except CorruptBatch as error:
             text = f"{_name(part)} at offset {part.fetch_offset}: {error}"
-            part.error = CorruptRecords(text, ErrorCode.CORRUPT_MESSAGE)
+            code, place = ErrorCode.CORRUPT_MESSAGE, part.topic_partition
+            part.error = CorruptRecords(text, code, place, part.fetch_offset, None)
 
     def _keep(self, part: PartitionFetch, header: BatchHeader, data: memoryview, high_watermark: int) -> None:
         if header.next_offset <= part.fetch_offset:

@@ -7,7 +7,7 @@ partitions.
   state of the queue      may send
   nothing sent            the oldest batch, after taking an identity if it has none or its own is retired
   proven, all in flight   the next batch, up to the limit from the oldest without answer
-  not proven              nothing while one is in flight: a log without state takes any first sequence (R93);
+  not proven              nothing while one is in flight: a log that forgot it takes any first sequence (R93);
                           so too once the topic was made again: its new log knows nothing of what was proven
   head to be repeated     the head alone, until it is acknowledged
   head refused as too large  its halves one by one, in its place and under its sequences

@@ -299,7 +299,9 @@ class QuorumController:
             case BrokerHeartbeatRequest():
                 return self._cluster.heartbeat(draft, message, event.connection_id, now_ms)
             case AlterPartitionRequest():
-                late = self._proposal_order.refusal(message)
+                broker = draft.image.brokers.get(message.broker_id)
+                registered_epoch = None if broker is None else broker.broker_epoch
+                late = self._proposal_order.refusal(message, registered_epoch)
                 return late or self._replication.alter_partition(draft, message)
             case BrokerRegistrationRequest():
                 return self._cluster.register(draft, message, now_ms)

@@ -82,7 +82,7 @@ APIS: dict[ApiKey, Api] = {
             ApiKey.ALTER_PARTITION,
             alter_partition.AlterPartitionRequest,
             alter_partition.AlterPartitionResponse,
-            max_version=1,
+            max_version=2,
         ),
         Api(ApiKey.UPDATE_FEATURES, features.UpdateFeaturesRequest, features.UpdateFeaturesResponse),
         Api(ApiKey.DESCRIBE_CLUSTER, metadata.DescribeClusterRequest, metadata.DescribeClusterResponse),

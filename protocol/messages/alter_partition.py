@@ -48,7 +48,8 @@ class AlterPartitionRequest:
     )
     request_number: int = field(
         int64,
-        "Rises with every request of a broker: one that comes behind a higher one is void; -1 for no number.",
+        "Rises from 1 with every request of a broker to a controller epoch: one behind a higher one is "
+        "void; -1 for no number.",
         since=1,
         default=-1,
     )
@@ -79,4 +80,10 @@ class AlterPartitionResponse:
     error_message: str | None = field(nullable(sentence), "What to do about the error.")
     partitions: tuple[AlterPartitionPartitionResponse, ...] = field(
         array_of(AlterPartitionPartitionResponse), "Rows."
+    )
+    last_request_number: int = field(
+        int64,
+        "With OPERATION_NOT_ATTEMPTED the highest number heard of this broker: go on above it; else -1.",
+        since=2,
+        default=-1,
     )

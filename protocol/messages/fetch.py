@@ -68,7 +68,9 @@ class FetchRequest:
         array_of(FetchPartition), "Partitions, in order of preference, each once."
     )
     session_id: int = field(
-        int64, "A follower's number for its present connection, -1 for no session.", default=NO_SESSION
+        int64,
+        "A follower's number for its present connection to this leader, counted from 1; -1 for no session.",
+        default=NO_SESSION,
     )
     session_epoch: int = field(
         int32,
@@ -120,3 +122,10 @@ class FetchResponse:
     error_code: int = field(int16, "NONE, or why the whole request was refused.")
     error_message: str | None = field(nullable(sentence), "What to do about the error.")
     partitions: tuple[FetchPartitionResponse, ...] = field(array_of(FetchPartitionResponse), "Rows.")
+    last_session_id: int = field(
+        int64,
+        "With FETCH_SESSION_ID_NOT_FOUND the last `session_id` of this follower, 0 for none: go on with the "
+        "next one; else -1.",
+        since=1,
+        default=-1,
+    )

@@ -28,6 +28,10 @@ from holdfast.raft.core.quorum import QuorumState
 
 Refusal: TypeAlias = tuple[ErrorCode, str]
 
+#: A request raises the epoch by so many elections at most. A peer that is further ahead is believed once this
+#: node has asked a configured voter itself: else one request would use up the epochs, and end all elections.
+EPOCH_JUMP_MAX = 1_000
+
 _NO_RECORDS = memoryview(b"")
 
 
@@ -130,6 +134,11 @@ def _check_leader(leader_id: int, raft_epoch: int, config: RaftConfig, state: Qu
 
 
 def _check_epoch(asked_epoch: int, raft_epoch: int) -> Refusal | None:
+    if asked_epoch > raft_epoch + EPOCH_JUMP_MAX:
+        return ErrorCode.INVALID_REQUEST, (
+            f"epoch {asked_epoch} is more than {EPOCH_JUMP_MAX} above {raft_epoch}, this node's: try again "
+            "when it has asked the other voters"
+        )
     if asked_epoch >= raft_epoch:
         return None
     return ErrorCode.FENCED_LEADER_EPOCH, f"epoch {asked_epoch} is over, this is {raft_epoch}: follow it"

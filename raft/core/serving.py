@@ -103,7 +103,8 @@ def _fetch(member: Member, token: int, request: FetchRequest) -> None:
         member.reply(token, FetchResponse(*refusal, ()))
         return
     row = request.partitions[0]
-    if row.current_leader_epoch > member.state.raft_epoch and request.replica_id in config.voters:
+    epochs_ahead = row.current_leader_epoch - member.state.raft_epoch
+    if 0 < epochs_ahead <= answers.EPOCH_JUMP_MAX and request.replica_id in config.voters:
         # Only voters' epochs are believed (K3), so that no other node can disturb the quorum.
         member.become_unattached(row.current_leader_epoch)
     role = member.role

@@ -13,6 +13,7 @@ import resource
 import signal
 import time
 from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from holdfast.runtime.api import Disk, Runtime
@@ -92,7 +93,8 @@ def real_runtime(unsynced: str | None = None) -> Runtime:
     open_files_max = None if soft == resource.RLIM_INFINITY else soft
     limit = None if open_files_max is None else handle_limit(open_files_max)
     disk: Disk = RealDisk(limit) if unsynced is None else TrackedDisk(unsynced, limit)
-    return Runtime(RealClock(), RealRandom(), RealNetwork(), disk, HeldTasks(), open_files_max)
+    tasks = HeldTasks(ThreadPoolExecutor(1, thread_name_prefix="compute"))
+    return Runtime(RealClock(), RealRandom(), RealNetwork(), disk, tasks, open_files_max)
 
 
 async def until_stopped(runtime: Runtime, signals: StopSignals) -> BaseException | None:

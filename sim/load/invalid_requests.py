@@ -5,9 +5,12 @@ properties see what it leads to. It lies only about what a node can know better:
 follower and is not cannot be told from one (no peer proves an identity here, D3).
 """
 
+import struct
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
+
+import google_crc32c
 
 from holdfast.metadata.image import RESOURCE_TOPIC, MetadataImage
 from holdfast.metadata.partition import PartitionRegistration
@@ -64,7 +67,7 @@ from holdfast.protocol.messages.reassignments import (
 )
 from holdfast.protocol.messages.replica_log_info import GetReplicaLogInfoRequest, LogInfoTopic
 from holdfast.protocol.messages.topics import CreatableTopic, CreateTopicsRequest, ReplicaAssignment
-from holdfast.protocol.record_batch import Record, encode_batch
+from holdfast.protocol.record_batch import HEADER_SIZE, LENGTH_PREFIX_SIZE, MAGIC, Record, encode_batch
 from holdfast.rpc.channel import CallRefused, Pool
 from holdfast.runtime.api import Connection, NetworkError, Runtime
 from holdfast.sim.cluster.nodes import BROKER_PORT, CONTROLLER_PORT, SimBroker, SimController, SimNode
@@ -138,7 +141,7 @@ class InvalidRequestClient:
         """One that no broker may serve, or pass on to a controller that does."""
         topic_id, index, row = known.topic_id, known.index, known.row
         epoch = row.leader_epoch + _NEVER
-        match self._draw(13):
+        match self._draw(16):
             case 0:
                 bad = bytearray(_batch())
                 bit = _CRC_OFFSET * 8 + self._draw((len(bad) - _CRC_OFFSET) * 8)
@@ -171,6 +174,14 @@ class InvalidRequestClient:
                     (ListOffsetsPartition(topic_id, index, epoch, LATEST_TIMESTAMP),)
                 )
                 return _attempt("an offset in a later epoch", offsets, ErrorCode.UNKNOWN_LEADER_EPOCH)
+            case 10:
+                return _write("no records", known, _sealed(b"\xff" * 9), ErrorCode.INVALID_RECORD)
+            case 11:
+                packed = _sealed(b"", codec=7)
+                return _write("codec 7", known, packed, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+            case 12:
+                future = _batch(timestamp_ms=(1 << 63) - 1)
+                return _write("a far future", known, future, ErrorCode.INVALID_TIMESTAMP)
         return self._operation(known)
 
     def _fetch_of_former(self, known: _Known) -> _Attempt:
@@ -423,9 +434,19 @@ def _write(what: str, known: _Known, records: bytes, code: ErrorCode, *, acks: i
     return _attempt(f"a write: {what}", ProduceRequest(acks, _TIMEOUT_MS, (row,)), code)
 
 
-def _batch(*, is_control: bool = False, producer_id: int = -1, producer_epoch: int = -1) -> bytes:
+def _sealed(body: bytes, *, codec: int = 0) -> bytes:
+    """A batch of one record with a true crc, and these bytes for the record."""
+    header = _batch()[_CRC_OFFSET + 4 : HEADER_SIZE]
+    covered = codec.to_bytes(2) + header[2:] + body
+    length = _CRC_OFFSET + 4 - LENGTH_PREFIX_SIZE + len(covered)
+    return struct.pack(">qiibI", 0, length, -1, MAGIC, google_crc32c.value(covered)) + covered
+
+
+def _batch(
+    *, is_control: bool = False, producer_id: int = -1, producer_epoch: int = -1, timestamp_ms: int = 0
+) -> bytes:
     return encode_batch(
-        [Record(0, 0, None, b"intruder")],
+        [Record(0, timestamp_ms, None, b"intruder")],
         base_offset=0,
         leader_epoch=-1,
         is_control=is_control,

@@ -148,7 +148,8 @@ def all_batches_have_one_sequence(original: Any, self: Any, identity: Any, base_
     breaks="R93",
     by="reordered doubled",
     setting=FLAPPING,
-    killed_by="reordered@4",
+    masked="a log that forgot no producer refuses one that does not begin at 0 (R93); the pair is "
+    "producers-begin-anywhere",
 )
 def fills_pipeline_before_proof(
     original: Any, self: Any, now_ms: int, identity: Any, leader_epoch: int

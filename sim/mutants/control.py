@@ -478,7 +478,7 @@ def accepts_old_leader_epoch(original: Any, image: Any, partition: Any, sender_i
     setting=COPIES,
     killed_by="I-7@2",
 )
-def grants_late_copies(original: Any, self: Any, request: Any) -> Any:
+def grants_late_copies(original: Any, self: Any, request: Any, registered_epoch: Any) -> Any:
     """A refused proposal may be granted by a late copy of itself."""
     return None
 

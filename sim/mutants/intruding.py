@@ -6,6 +6,7 @@ Owns wrong functions only; each docstring says which rule is gone.
 from dataclasses import replace
 from typing import Any
 
+from holdfast.broker import log_effects
 from holdfast.broker.core.replicas.partition import Partition
 from holdfast.broker.core.requests import produce_path
 from holdfast.broker.core.requests.produce_path import ProducePath
@@ -20,7 +21,7 @@ from holdfast.sim.mutants.mutant import Setting, mutant
 INTRUDED = Setting(faults={"kill_leader": 1}, shape={"intrudes": True}, gap_ms=3_000)
 
 
-@mutant(produce_path, "check_batch", breaks="D4", by="D3", setting=INTRUDED, killed_by="D3@1")
+@mutant(produce_path, "check_batch", breaks="D4", by="D3", setting=INTRUDED, killed_by="L-6@1")
 def takes_turned_bits(original: Any, buffer: Any, position: int = 0) -> Any:
     """The leader does not look at the crc of what a client sends."""
     return parse_header(buffer, position)
@@ -34,7 +35,29 @@ def takes_control_batches(original: Any, self: Any, partition: Any, row: Any, ac
     return parse_header(row.records) if is_control else checked
 
 
-@mutant(ProducePath, "_check", breaks="D4", by="D3", setting=INTRUDED, killed_by="OwnBug@1")
+@mutant(log_effects, "record_fault", breaks="D4", by="D3", setting=INTRUDED, killed_by="D3@1")
+def takes_what_are_no_records(
+    original: Any, batch: Any, header: Any, taken: Any, *, in_one_turn: bool = False
+) -> Any:
+    """The leader does not read the records of a batch."""
+    return None
+
+
+@mutant(log_effects, "timestamp_range", breaks="D4", by="D3", setting=INTRUDED, killed_by="D3@1")
+def takes_any_timestamp(original: Any, wall_ms: int, before_max_ms: int, after_max_ms: int) -> Any:
+    """The leader takes batches of the far future."""
+    return original(wall_ms, before_max_ms, (1 << 63) - 1)
+
+
+@mutant(
+    ProducePath,
+    "_check",
+    breaks="D4",
+    by="D3",
+    setting=INTRUDED,
+    masked="bytes behind the last record of a batch are no record of it, and the leader reads the records; "
+    "the pair is takes-what-are-no-records",
+)
 def takes_the_first_of_several(original: Any, self: Any, partition: Any, row: Any, acks: int) -> Any:
     """What stands behind a batch goes into the log with it."""
     checked = original(self, partition, row, acks)

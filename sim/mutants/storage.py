@@ -379,6 +379,21 @@ def appends_behind_gaps(original: Any, self: Any, header: Any) -> Any:
     return None if isinstance(verdict, Rejected) else verdict
 
 
+@mutant(
+    ProducerState,
+    "check",
+    breaks="R93",
+    by="R92",
+    setting=FLAPPING,
+    masked="our own producer has one batch on its way until a leader has acknowledged one; the pair is "
+    "fills-pipeline-before-proof",
+)
+def producers_begin_anywhere(original: Any, self: Any, header: Any) -> Any:
+    """A producer that never wrote to a log may begin with any sequence there."""
+    is_known = header.producer_id in self._producers
+    return original(self, header) if is_known or header.base_sequence < 0 else None
+
+
 def _forgets_as_follower(original: Any, self: Any, header: Any, base_offset: int) -> Any:
     return original(self, header, base_offset)
 

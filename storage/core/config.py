@@ -11,8 +11,8 @@ SEGMENT_BYTES_MAX = (1 << 31) - 1
 
 @dataclass(frozen=True, slots=True)
 class LogConfig:
-    """How one log rolls, indexes, flushes and deletes. Frozen: assign a new value to `Log.config` to change
-    it."""
+    """How one log rolls, indexes, flushes and deletes, and what it takes from producers. Frozen: assign a new
+    value to `Log.config` to change it."""
 
     segment_bytes: int = 1 << 30
     segment_ms: int | None = 604_800_000
@@ -25,6 +25,11 @@ class LogConfig:
     flush_ms: int | None = None
     #: drop a producer this long after its last batch (R94)
     producer_id_expiration_ms: int = 86_400_000
+    #: how far a producer's timestamps may lie behind the broker's clock, and ahead of it
+    message_timestamp_before_max_ms: int = (1 << 63) - 1
+    message_timestamp_after_max_ms: int = 3_600_000
+    #: a producer's records are read before they are appended
+    validate_records: bool = True
 
     def __post_init__(self) -> None:
         assert 0 < self.segment_bytes <= SEGMENT_BYTES_MAX

@@ -55,10 +55,13 @@ class _Producer:
 class ProducerState:
     """All producers of one partition, the one silent for longest first."""
 
-    __slots__ = ("_producers",)
+    __slots__ = ("_producers", "is_whole")
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_whole: bool = True) -> None:
         self._producers: dict[int, _Producer] = {}
+        #: each producer that has a batch in the log, or had one that retention deleted, is known: none was
+        #: dropped, and the log did not begin behind batches of others
+        self.is_whole = is_whole
 
     @property
     def producer_count(self) -> int:
@@ -82,7 +85,9 @@ class ProducerState:
             )
         known = self._producers.get(producer_id)
         if known is None:
-            return None  # R93: the first batch of an unknown producer may have any sequence
+            # R93: who may have been forgotten goes on with any sequence, others begin at 0. Else a second
+            # batch would be taken while the first was refused, and that one never again (KAFKA-15591).
+            return _out_of_order(header, 0) if first and self.is_whole else None
         if header.producer_epoch < known.epoch:
             return Rejected(
                 ErrorCode.INVALID_PRODUCER_EPOCH,
@@ -124,6 +129,7 @@ class ProducerState:
         self._producers[producer_id] = producer
         if len(self._producers) > PRODUCERS_MAX:
             del self._producers[next(iter(self._producers))]
+            self.is_whole = False
 
     def expire(self, wall_ms: int, expiration_ms: int) -> int:
         """Drop producers that were silent for `expiration_ms`; returns how many. Silence is measured from
@@ -136,6 +142,8 @@ class ProducerState:
                 silent.append(producer_id)
         for producer_id in silent:
             del self._producers[producer_id]
+        if silent:
+            self.is_whole = False
         return len(silent)
 
     def rows(self) -> list[Any]:
@@ -146,9 +154,9 @@ class ProducerState:
         ]
 
     @classmethod
-    def from_rows(cls, rows: Iterable[Sequence[Any]]) -> "ProducerState":
+    def from_rows(cls, rows: Iterable[Sequence[Any]], *, is_whole: bool) -> "ProducerState":
         """The inverse of `rows`. Raises: ValueError or TypeError when the rows are not a snapshot."""
-        state = cls()
+        state = cls(is_whole=is_whole)
         for producer_id, epoch, batches in rows:
             producer = _Producer(int(epoch))
             producer.batches = [KeptBatch(*map(int, batch)) for batch in batches]

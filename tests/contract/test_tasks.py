@@ -119,3 +119,23 @@ async def test_cancel_all_ends_when_a_task_has_just_ended_by_itself(world: World
     tasks.start("short", work())
     await ended  # woken in the same turn of the loop in which the task's own callback is still to run
     await tasks.cancel_all()
+
+
+async def test_computations_give_their_results_and_errors_and_let_others_run(world: World) -> None:
+    tasks = world.runtime.tasks
+    results: list[int] = []
+
+    async def work(number: int) -> None:
+        results.append(await tasks.compute(lambda: number))
+
+    started = [tasks.start(f"work {number}", work(number)) for number in range(3)]
+    assert results == []
+    for task in started:
+        await task.wait()
+    assert results == [0, 1, 2], "one after the other"
+
+    def fail() -> int:
+        raise ValueError("own bug")
+
+    with pytest.raises(ValueError, match="own bug"):
+        await tasks.compute(fail)

@@ -52,8 +52,8 @@ def test_a_proposal_arrives_after_its_copy_was_refused(monkeypatch: pytest.Monke
     met: list[object] = []
     original = ProposalOrder.refusal
 
-    def refusal(self: ProposalOrder, request: Any) -> Any:
-        answer = original(self, request)
+    def refusal(self: ProposalOrder, request: Any, registered_epoch: Any) -> Any:
+        answer = original(self, request, registered_epoch)
         if answer is not None:
             met.append(answer)
         return answer

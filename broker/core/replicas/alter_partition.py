@@ -24,15 +24,16 @@ PARTITIONS_MAX = 1000
 class AlterPartitionQueue:
     """Proposals that wait and proposals under way."""
 
-    __slots__ = ("_in_flight", "_last_number", "_not_before_ms", "_waiting")
+    __slots__ = ("_controller_epoch", "_in_flight", "_last_number", "_not_before_ms", "_waiting")
 
     def __init__(self) -> None:
         self._waiting: dict[PartitionId, Proposal] = {}
         #: {partition: proposal} of the request under way, None for no request
         self._in_flight: dict[PartitionId, Proposal] | None = None
         self._not_before_ms = 0
-        #: requests are numbered: the controller drops a delayed copy of an earlier one
+        #: requests to a controller epoch are numbered: the controller drops a delayed copy of an earlier one
         self._last_number = 0
+        self._controller_epoch = -1
 
     @property
     def is_in_flight(self) -> bool:
@@ -61,6 +62,8 @@ class AlterPartitionQueue:
         keys = sorted(self._waiting)[:PARTITIONS_MAX]
         self._in_flight = {key: self._waiting.pop(key) for key in keys}
         rows = tuple(_row(key, proposal) for key, proposal in self._in_flight.items())
+        if controller_epoch != self._controller_epoch:
+            self._controller_epoch, self._last_number = controller_epoch, 0
         self._last_number += 1
         return AlterPartitionRequest(broker_id, broker_epoch, rows, controller_epoch, self._last_number)
 
@@ -70,6 +73,10 @@ class AlterPartitionQueue:
         assert in_flight is not None
         self._in_flight = None
         return in_flight
+
+    def heard(self, last_number: int) -> None:
+        """The controller has had a request with this number, in this broker's name: go on above it."""
+        self._last_number = max(self._last_number, last_number)
 
     def failed(self, now_ms: int) -> None:
         """The request failed as a whole: queue its proposals again, after RETRY_MS."""

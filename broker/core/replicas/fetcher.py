@@ -170,7 +170,8 @@ class Fetchers:
         #: partitions that need a higher ceiling since the caller last took this
         self.low_ceilings: dict[PartitionId, Urgency] = {}
         self._paused: dict[PartitionId, FollowedRow] = {}
-        self._last_session_id = 0
+        #: {leader: its last session}: the leader drops a delayed request of an earlier one
+        self._last_session_ids: dict[int, int] = {}
         #: sources that may have something to send
         self._touched: dict[int, Source] = {}
         #: broker epoch of the registration; no fetches without one
@@ -243,6 +244,8 @@ class Fetchers:
         self._touched[source.source_id] = source
         response = event.response
         if response.error_code != ErrorCode.NONE:
+            if response.last_session_id >= 0:
+                self._last_session_ids[source.source_id] = response.last_session_id
             return self._fail(source, now_ms)
         source.failures = 0
         effects: list[Effect] = []
@@ -443,8 +446,8 @@ class Fetchers:
         if source.session_id == 0:
             if not source.ready:
                 return None
-            self._last_session_id += 1
-            source.session_id = self._last_session_id
+            source.session_id = self._last_session_ids.get(source.source_id, 0) + 1
+            self._last_session_ids[source.source_id] = source.session_id
             source.session_epoch = 0
             source.forgotten.clear()
         epoch = source.session_epoch

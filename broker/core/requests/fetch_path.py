@@ -188,14 +188,13 @@ class FetchPath:
         effects: list[Effect] = []
         session = self._sessions.get(request.replica_id)
         if request.session_epoch == 0:
-            if session is not None and (request.broker_epoch, request.session_id) < session.identity:
-                # A newer connection has overtaken it: what it proves may be lost by now (A-5, N-4).
-                return [_refuse(reply_to, ErrorCode.FETCH_SESSION_ID_NOT_FOUND, _NEW_SESSION)], [], []
+            if not self._sessions.may_open(request.replica_id, request.broker_epoch, request.session_id):
+                return [self._no_session(reply_to, request)], [], []
             if session is not None and session.parked is not None:
                 effects.append(self._answer_session(session, now_ms))
             session = self._sessions.open(request.replica_id, request.broker_epoch, request.session_id)
         elif session is None or (request.broker_epoch, request.session_id) != session.identity:
-            return [_refuse(reply_to, ErrorCode.FETCH_SESSION_ID_NOT_FOUND, _NEW_SESSION)], [], []
+            return [self._no_session(reply_to, request)], [], []
         elif session.next_epoch != request.session_epoch:
             return [_refuse(reply_to, ErrorCode.INVALID_FETCH_SESSION_EPOCH, _NEW_SESSION)], [], []
         else:
@@ -217,6 +216,11 @@ class FetchPath:
         if session.due_rows or session.due_ms <= now_ms:
             self._sessions.woken[session] = None
         return effects, moved, proposals
+
+    def _no_session(self, reply_to: object, request: FetchRequest) -> Effect:
+        last_id = self._sessions.last_session_id(request.replica_id, request.broker_epoch)
+        code = ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+        return Respond(reply_to, FetchResponse(code, _NEW_SESSION, (), last_id))
 
     def _list_row(
         self,

@@ -11,6 +11,9 @@ from typing import Generic, TypeVar
 
 from holdfast.broker.core.replicas.divergence import Refusal
 
+#: Sessions that a follower may have counted since the last one that came here. A number further away is no
+#: honest follower's: taken, it would void all that the follower counts from then on.
+SESSION_JUMP_MAX = 1 << 40
 #: Longest time in ms that a parked fetch delays a higher high watermark.
 HIGH_WATERMARK_LINGER_MS = 50
 
@@ -103,6 +106,23 @@ class FollowerSessions(Generic[T]):
     def get(self, replica_id: int) -> FollowerSession[T] | None:
         """The follower's session, None when it has none."""
         return self._sessions.get(replica_id)
+
+    def may_open(self, replica_id: int, broker_epoch: int, session_id: int) -> bool:
+        """Whether a session with this identity comes behind the follower's present one. If not, a newer
+        connection has overtaken it: what it proves may be lost by now (A-5, N-4)."""
+        return (
+            broker_epoch >= self._last_epoch(replica_id)
+            and 0 < session_id - self.last_session_id(replica_id, broker_epoch) <= SESSION_JUMP_MAX
+        )
+
+    def _last_epoch(self, replica_id: int) -> int:
+        session = self._sessions.get(replica_id)
+        return -1 if session is None else session.broker_epoch
+
+    def last_session_id(self, replica_id: int, broker_epoch: int) -> int:
+        """Of the follower's present session in this registration; 0 when it has none."""
+        session = self._sessions.get(replica_id)
+        return session.session_id if session is not None and session.broker_epoch == broker_epoch else 0
 
     def open(self, replica_id: int, broker_epoch: int, session_id: int) -> FollowerSession[T]:
         """Start a session in place of the follower's earlier one."""

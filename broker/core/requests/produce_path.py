@@ -2,7 +2,8 @@
 
 acks=all waits for the high watermark, acks=1 for the leader's own flush where every write is flushed. A
 broker whose session with the controller is over may have been replaced: it acknowledges nothing alone. Owns
-the waiting requests and the rows of their answers. Reads batch headers only and checks each crc once.
+the waiting requests and the rows of their answers. Checks each crc and header once; the records are read
+right before the append (`broker.log_effects`).
 `broker.core.replicas.partition` owns leadership and the high watermark; the caller reports their changes
 here.
 """
@@ -21,6 +22,7 @@ from holdfast.broker.core.events import (
 from holdfast.broker.core.replicas.partition import Partition
 from holdfast.broker.core.requests.purgatory import DelayedProduce, ProducePurgatory, WaitingRow
 from holdfast.metadata.ids import PartitionId
+from holdfast.protocol.batch_validation import header_fault
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.produce import (
     ProducePartition,
@@ -28,14 +30,7 @@ from holdfast.protocol.messages.produce import (
     ProduceRequest,
     ProduceResponse,
 )
-from holdfast.protocol.record_batch import (
-    HEADER_SIZE,
-    NO_COMPRESSION,
-    RECORD_SIZE_MIN,
-    BatchHeader,
-    CorruptBatch,
-    check_batch,
-)
+from holdfast.protocol.record_batch import BatchHeader, CorruptBatch, check_batch
 
 #: Longest wait that a client may ask for, in ms.
 TIMEOUT_MS_MAX = 600_000
@@ -150,23 +145,7 @@ class ProducePath:
             header = check_batch(row.records)
         except CorruptBatch as error:
             return ErrorCode.CORRUPT_MESSAGE, str(error)
-        if header.size_bytes != size_bytes:
-            return ErrorCode.INVALID_RECORD, "send exactly one record batch per partition and request"
-        if header.record_count < 1 or header.record_count != header.last_offset_delta + 1:
-            return (
-                ErrorCode.INVALID_RECORD,
-                f"{header.record_count} records with last offset delta {header.last_offset_delta}; "
-                "number the records from 0 without gaps",
-            )
-        room = (size_bytes - HEADER_SIZE) // RECORD_SIZE_MIN
-        if header.record_count > room and header.compression == NO_COMPRESSION:
-            return (
-                ErrorCode.INVALID_RECORD,
-                f"{header.record_count} records in a batch of {size_bytes} bytes, which holds {room} at most",
-            )
-        if header.is_control or header.is_transactional:
-            return ErrorCode.INVALID_RECORD, "control batches and transactions are not accepted from clients"
-        return header
+        return header_fault(header, size_bytes) or header
 
     # --- appended ----------------------------------------------------------------------------------------
 

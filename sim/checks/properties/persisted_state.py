@@ -173,7 +173,7 @@ def _kept(batch: BatchMark) -> tuple[int, int, int, int]:
 
 class SequencesContinue(Property):
     """R92, R93: in a log the batches of a producer follow each other without a gap; its epoch never falls,
-    and a new one begins at 0."""
+    and each epoch begins at 0, the first one too."""
 
     name = "R92 SequencesContinue"
 
@@ -191,8 +191,12 @@ class SequencesContinue(Property):
                 continue
             numbers = range(position - 1, -1, -1)
             last = next((batches[n] for n in numbers if batches[n].producer_id == one.producer_id), None)
-            if last is None or last.last_offset < start_offset or view.history.start_offset:
-                continue  # who is not known may begin anywhere
+            if view.history.start_offset:
+                continue
+            if last is None and not start_offset and one.base_sequence:
+                seen.broken(self, view.index, f"{view.broker.name} has {one}, the first of its producer")
+            if last is None or last.last_offset < start_offset:
+                continue  # who may have been forgotten goes on anywhere
             is_same = one.producer_epoch == last.producer_epoch
             wanted = (last.last_sequence + 1) % SEQUENCE_MODULUS if is_same else 0
             if one.producer_epoch < last.producer_epoch or one.base_sequence != wanted:
@@ -226,8 +230,11 @@ class RepetitionsAreKnown(Property):
             if known is None or epoch <= header.producer_epoch:
                 seen.broken(self, view.index, f"{told} that it is outdated; known is {epoch}")
         elif result.error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
-            if known is None or epoch != header.producer_epoch:
-                is_wrong = known is None or header.base_sequence == 0
+            if known is None:
+                is_here = any(batch.producer_id == sent[0] for batch in view.history.batches)
+                is_wrong = is_here or bool(view.history.start_offset) or header.base_sequence == 0
+            elif epoch != header.producer_epoch:
+                is_wrong = header.base_sequence == 0
             else:
                 sequences = [batch[:2] for batch in batches]
                 follows = (sequences[-1][1] + 1) % SEQUENCE_MODULUS == header.base_sequence

@@ -162,13 +162,39 @@ def test_a_log_that_was_cut_knows_no_producer_of_its_tail_r94(forgets: bool) -> 
         (sent(6, 5), True),
         (sent(6, 0, epoch=1), False),
         (sent(6, 6, epoch=1), True),
-        (sent(6, 9, producer_id=8), False),
+        (sent(6, 0, producer_id=8), False),
+        (sent(6, 9, producer_id=8), True),
     ],
-    ids=["the next", "a gap", "again", "a new epoch", "a new epoch that goes on", "who is not known"],
+    ids=[
+        "the next",
+        "a gap",
+        "again",
+        "a new epoch",
+        "a new epoch that goes on",
+        "who never wrote",
+        "who never wrote, going on",
+    ],
 )
 def test_the_sequences_of_a_producer_have_no_gap_r92(new: BatchMark, expected: bool) -> None:
     def tell(scene: Scene) -> None:
         view = follows(view_of(scene, 1, SIX))
+        scene.property.replica_changed(scene.seen, view, before(view), grow(view, [new]))
+
+    assert is_broken(persisted_state.SequencesContinue(), tell) is expected
+
+
+@pytest.mark.parametrize(("first", "log_start", "expected"), [(0, 0, False), (3, 0, True), (3, 1, False)])
+def test_a_producer_begins_at_zero_where_none_was_forgotten_r93(
+    first: int, log_start: int, expected: bool
+) -> None:
+    """A log that begins later may have forgotten it."""
+
+    def tell(scene: Scene) -> None:
+        view = follows(view_of(scene, 1, SIX[:1]))
+        log: Any = view.log
+        log.log_start_offset = log_start
+        scene.seen.replicas[view.index] = {1: view}
+        new = sent(1, first, producer_id=8)
         scene.property.replica_changed(scene.seen, view, before(view), grow(view, [new]))
 
     assert is_broken(persisted_state.SequencesContinue(), tell) is expected
@@ -319,7 +345,8 @@ OUTDATED = ErrorCode.INVALID_PRODUCER_EPOCH
         (sent(6, 7), OUT_OF_ORDER, -1, False),
         (sent(6, 7, epoch=1), OUT_OF_ORDER, -1, False),
         (sent(6, 0, epoch=1), OUT_OF_ORDER, -1, True),
-        (sent(6, 9, producer_id=8), OUT_OF_ORDER, -1, True),
+        (sent(6, 9, producer_id=8), OUT_OF_ORDER, -1, False),
+        (sent(6, 0, producer_id=8), OUT_OF_ORDER, -1, True),
         (sent(6, 6), OUTDATED, -1, True),
         (sent(6, 6), ErrorCode.KAFKA_STORAGE_ERROR, -1, False),
     ],
@@ -333,7 +360,8 @@ OUTDATED = ErrorCode.INVALID_PRODUCER_EPOCH
         "one is missing",
         "a new epoch does not begin at 0",
         "a new epoch is refused",
-        "who is not known is refused",
+        "who never wrote does not begin at 0",
+        "who never wrote is refused",
         "outdated, though of the last epoch",
         "not for its number",
     ],

@@ -61,11 +61,23 @@ def test_every_request_has_a_higher_number_and_the_epoch_of_its_controller() -> 
     queue.submit(A, proposal(1, 2))
     first = queue.next_request(1, 77, 3, 1000)
     queue.failed(1000)
-    again = queue.next_request(1, 77, 4, 1000 + RETRY_MS)
-    assert first is not None
+    again = queue.next_request(1, 77, 3, 1000 + RETRY_MS)
+    queue.failed(1000)
+    elsewhere = queue.next_request(1, 77, 4, 1000 + RETRY_MS)
+    sent = [request for request in (first, again, elsewhere) if request is not None]
+    assert [(r.controller_epoch, r.request_number) for r in sent] == [(3, 1), (3, 2), (4, 1)]
+
+
+def test_a_broker_goes_on_above_a_number_that_was_taken_in_its_name() -> None:
+    queue = AlterPartitionQueue()
+    queue.submit(A, proposal(1, 2))
+    assert queue.next_request(1, 77, 3, 1000) is not None
+    queue.heard(1 << 40)
+    queue.heard(-1)
+    queue.failed(1000)
+    again = queue.next_request(1, 77, 3, 1000 + RETRY_MS)
     assert again is not None
-    assert first.request_number < again.request_number
-    assert (first.controller_epoch, again.controller_epoch) == (3, 4)
+    assert again.request_number == (1 << 40) + 1
 
 
 @pytest.mark.parametrize(

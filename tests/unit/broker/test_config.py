@@ -62,6 +62,28 @@ def test_topic_settings_win_over_the_file_and_that_over_the_default() -> None:
     assert max_message_bytes(image, "other", static) == 1_048_588
 
 
+def test_what_is_taken_from_producers_follows_the_topic_and_the_file() -> None:
+    delta = MetadataDelta(MetadataImage())
+    delta.replay(ConfigRecord(2, "t", "message.timestamp.after.max.ms", "7"), 0, 1)
+    image = delta.apply()
+    by_default = log_config(image, "other", config().static)
+    assert by_default == log_config(MetadataImage(), "t", config().static)
+    assert (by_default.message_timestamp_before_max_ms, by_default.message_timestamp_after_max_ms) == (
+        (1 << 63) - 1,
+        3_600_000,
+    )
+    assert by_default.validate_records
+    static = config(
+        log_message_timestamp_after_max_ms="8",
+        log_message_timestamp_before_max_ms="9",
+        holdfast_validate_records="header",
+    ).static
+    assert log_config(image, "t", static).message_timestamp_after_max_ms == 7
+    other = log_config(image, "other", static)
+    assert (other.message_timestamp_before_max_ms, other.message_timestamp_after_max_ms) == (9, 8)
+    assert not other.validate_records
+
+
 def test_no_limit_is_none() -> None:
     found = log_config(MetadataImage(), "t", config().static)
     assert found.retention_bytes is None

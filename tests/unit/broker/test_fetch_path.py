@@ -4,7 +4,11 @@ import pytest
 
 from holdfast.broker.core.events import AnswerFetch, AnswerOffsets, LogsOffline, RequestReceived, RowsOmitted
 from holdfast.broker.core.requests.fetch_path import SIZES_KEPT, UNKNOWN_SIZE_BYTES, RecentSizes
-from holdfast.broker.core.requests.fetch_session import HIGH_WATERMARK_LINGER_MS
+from holdfast.broker.core.requests.fetch_session import (
+    HIGH_WATERMARK_LINGER_MS,
+    SESSION_JUMP_MAX,
+    FollowerSessions,
+)
 from holdfast.metadata.ids import PartitionId
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.fetch import FetchPartition, FetchRequest, ForgottenPartition
@@ -431,3 +435,20 @@ def test_what_was_to_be_said_of_a_log_that_is_gone_before_there_is_room_is_void(
     assert isinstance(answer, AnswerFetch)
     (row,) = answer.rows
     assert ErrorCode(row.error_code) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+FOLLOWERS_EPOCH = 12
+
+
+@pytest.mark.parametrize("session_id", [0, -1, -(1 << 63), SESSION_JUMP_MAX + 8, (1 << 63) - 1])
+def test_a_session_that_no_honest_follower_counts_is_refused_with_the_last_one(session_id: int) -> None:
+    """Taken, it would void all sessions of that follower from then on."""
+    sessions: FollowerSessions[str] = FollowerSessions()
+    assert sessions.may_open(2, FOLLOWERS_EPOCH, 1)
+    sessions.open(2, FOLLOWERS_EPOCH, 7)
+    assert not sessions.may_open(2, FOLLOWERS_EPOCH, session_id)
+    assert not sessions.may_open(2, FOLLOWERS_EPOCH - 1, 8), "a former registration"
+    assert sessions.last_session_id(2, FOLLOWERS_EPOCH) == 7
+    assert sessions.may_open(2, FOLLOWERS_EPOCH, 8)
+    assert sessions.may_open(2, FOLLOWERS_EPOCH + 1, 1), "numbers begin anew with a registration"
+    assert sessions.last_session_id(2, FOLLOWERS_EPOCH + 1) == 0

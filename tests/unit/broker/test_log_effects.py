@@ -30,6 +30,7 @@ from holdfast.broker.core.events import (
 from holdfast.broker.log_effects import LogEffects
 from holdfast.broker.log_manager import LogManager, LogManagerConfig
 from holdfast.metadata.ids import PartitionId
+from holdfast.protocol.batch_validation import TURN_RECORDS_MAX
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.record_batch import check_batch
 from holdfast.runtime.api import DiskError, Space
@@ -38,6 +39,7 @@ from holdfast.storage.checkpoint import read_offsets
 from holdfast.storage.core.config import LogConfig
 from holdfast.storage.core.files import CEILING_CHECKPOINT
 from holdfast.storage.log import Log
+from tests.unit.protocol.test_batch_validation import changed
 from tests.unit.storage.batches import batch, offsets
 
 TOPIC = b"t" * 16
@@ -57,8 +59,14 @@ class Place:
         self.leader_epoch = 0
 
     def append(self, count: int, epoch: int = 0) -> None:
-        data = memoryview(batch(count))
+        self.append_batch(batch(count), epoch)
+
+    def append_batch(self, produced: bytes, epoch: int = 0) -> None:
+        data = memoryview(produced)
         self.effects.append(Append("client", (BatchToAppend(KEY, epoch, check_batch(data), data),)))
+
+    def codes(self) -> list[str]:
+        return [result.error_code.name for result in self.results()]
 
     def results(self) -> list[AppendResult]:
         return [result for event in self.events if isinstance(event, Appended) for result in event.results]
@@ -150,6 +158,61 @@ async def test_a_follower_takes_what_its_leader_took_into_half_of_the_reserve(pl
     assert taken[1] is None
     assert "500 bytes left" in (refused[1] or "")
     assert place.log.log_end_offset == 1
+
+
+GARBAGE = changed(batch(3), b"\xff" * 40)
+LONG_AHEAD = batch(timestamp_ms=1 << 60)
+LONG_GARBAGE = changed(batch(TURN_RECORDS_MAX + 1, size=0), bytes(16 * TURN_RECORDS_MAX))
+
+
+async def test_records_are_read_before_they_are_appended(place: Place) -> None:
+    for produced in (GARBAGE, LONG_AHEAD, batch(3)):
+        place.append_batch(produced)
+    assert place.codes() == ["INVALID_RECORD", "INVALID_TIMESTAMP", "NONE"]
+    assert offsets(place.log) == [(0, 0)]
+
+
+async def test_a_broker_may_look_at_headers_alone(place: Place) -> None:
+    place.log.config = LogConfig(validate_records=False)
+    for produced in (GARBAGE, LONG_AHEAD):
+        place.append_batch(produced)
+    assert place.codes() == ["NONE", "INVALID_TIMESTAMP"]
+
+
+async def test_a_topic_says_which_timestamps_it_takes(place: Place) -> None:
+    now_ms = place.world.clock.wall_ms()
+    place.log.config = LogConfig(message_timestamp_after_max_ms=1 << 62, message_timestamp_before_max_ms=10)
+    for produced in (LONG_AHEAD, batch(timestamp_ms=now_ms - 10), batch(timestamp_ms=now_ms - 11)):
+        place.append_batch(produced)
+    assert place.codes() == ["NONE", "NONE", "INVALID_TIMESTAMP"]
+
+
+async def test_a_long_batch_is_read_beside_the_event_loop_and_keeps_its_place(place: Place) -> None:
+    place.append_batch(batch(TURN_RECORDS_MAX + 1, size=0))
+    place.append_batch(LONG_GARBAGE)
+    place.append(1)
+    assert place.results() == []
+    await settle()
+    assert place.codes() == ["NONE", "INVALID_RECORD", "NONE"]
+    assert offsets(place.log) == [(0, 0), (TURN_RECORDS_MAX + 1, 0)]
+
+
+async def test_a_leader_deposed_while_it_reads_a_long_batch_appends_nothing(place: Place) -> None:
+    """A-15."""
+    place.append_batch(batch(TURN_RECORDS_MAX + 1, size=0))
+    place.leader_epoch = 1
+    await settle()
+    assert place.codes() == ["NOT_LEADER_OR_FOLLOWER"]
+    assert place.log.log_end_offset == 0
+
+
+async def test_a_repeated_batch_is_a_duplicate_though_its_time_is_over(place: Place) -> None:
+    """R91: it is in the log, and is not judged again."""
+    produced = batch(2, producer_id=7, producer_epoch=0, base_sequence=0)
+    place.append_batch(produced)
+    place.log.config = LogConfig(message_timestamp_before_max_ms=0)
+    place.append_batch(produced)
+    assert [result.base_offset for result in place.results()] == [0, 0]
 
 
 async def test_an_append_behind_a_cut_comes_after_it(place: Place) -> None:

@@ -73,6 +73,8 @@ class FakePartition:
     log_start: int = 0
     log: list[tuple[BatchHeader, bytes]] = field(default_factory=list)
     producers: dict[int, ProducerEntry] = field(default_factory=dict)
+    #: producers may have expired: one that is not known goes on with any sequence (R93)
+    forgets: bool = False
     #: end of the committed part when it lags behind the log
     high_watermark: int | None = None
     high_watermark_known: bool = True
@@ -91,7 +93,8 @@ class FakePartition:
             return ErrorCode.NONE, -1
         entry = self.producers.get(header.producer_id)
         if entry is None:
-            return ErrorCode.NONE, -1
+            is_gap = header.base_sequence and not self.forgets
+            return (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER if is_gap else ErrorCode.NONE), -1
         if header.producer_epoch < entry.epoch:
             return ErrorCode.INVALID_PRODUCER_EPOCH, -1
         if header.producer_epoch > entry.epoch:

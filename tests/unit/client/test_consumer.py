@@ -233,6 +233,33 @@ async def test_more_records_than_there_is_memory_for_are_refused_before_they_are
         await play.poll()
 
 
+async def test_other_partitions_go_on_and_a_seek_goes_behind_the_damaged_batch(play: Play) -> None:
+    for partition in (0, 1):
+        for value in ("a", "b"):
+            await play.write(f"{value}{partition}", partition=partition)
+    data = poisoned(0, b"\xff" * 30)
+    play.cluster.topics["t"][0].log[0] = (parse_header(data), data)
+    consumer = play.begin()
+    consumer.assign([("t", 0), ("t", 1)])
+    found: list[bytes | None] = []
+    errors: list[CorruptRecords] = []
+    while len(found) < 2:
+        try:
+            found += [record.value for record in await play.poll()]
+        except CorruptRecords as error:
+            errors.append(error)
+        assert len(errors) < 10, "the damaged partition holds up the other one"
+    assert found == [b"a1", b"b1"]
+    while not errors:
+        with pytest.raises(CorruptRecords) as caught:
+            await play.poll()
+        errors.append(caught.value)
+    assert (errors[0].partition, errors[0].offset, errors[0].next_offset) == (("t", 0), 0, 1)
+    assert "seek to 1" in str(errors[0])
+    consumer.seek(errors[0].partition, errors[0].next_offset or 0)
+    assert await play.read(1) == ["b0"]
+
+
 async def test_a_batch_is_not_passed_over_either_when_the_codec_fails_in_an_unforeseen_way(
     play: Play, monkeypatch: pytest.MonkeyPatch
 ) -> None:

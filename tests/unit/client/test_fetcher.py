@@ -628,8 +628,9 @@ def test_bytes_that_are_no_batches_are_an_error_and_the_position_stays() -> None
         bench.fetch(), batch(0), b"rubbish that is long enough to be taken for a header, or so it seems"
     )
     assert bench.fetcher.take() is not None
-    with pytest.raises(CorruptRecords):
+    with pytest.raises(CorruptRecords) as caught:
         bench.fetcher.take()
+    assert (caught.value.partition, caught.value.offset, caught.value.next_offset) == (T0, 1, None)
     assert offsets(bench.fetch()) == [(0, 1)]
 
 

@@ -84,7 +84,7 @@ def test_none_is_sent_five_behind_one_without_answer() -> None:
 
 
 def test_the_log_of_a_topic_made_again_gets_batches_one_by_one_until_it_has_acknowledged_one() -> None:
-    """It knows no sequence and takes any (R93): one sent behind others that it refuses overtakes them."""
+    """It may take any sequence (R93): one sent behind others that it refuses overtakes them."""
     queue = queue_of(*[1] * 5)
     queue.go_to(b"old")
     prove(queue)

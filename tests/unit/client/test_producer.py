@@ -247,7 +247,8 @@ async def test_not_enough_replicas_after_append_is_repeated_and_written_once(pla
 
 
 async def test_the_first_batch_of_an_identity_goes_alone(play: Play) -> None:
-    """A log without producer state takes any first sequence (R93): the second must not overtake the first."""
+    """A log that may have forgotten a producer takes any first sequence (R93): the second must not overtake
+    the first."""
     play.cluster.brokers[1].errors[ApiKey.PRODUCE] = [ErrorCode.NOT_ENOUGH_REPLICAS]
     await play.begin(batch_size_bytes=200)
     deliveries = await play.send("a" * 100, "b" * 100, "c" * 100)

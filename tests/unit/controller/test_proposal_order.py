@@ -2,7 +2,7 @@
 
 import pytest
 
-from holdfast.controller.core.partitions.proposal_order import ProposalOrder
+from holdfast.controller.core.partitions.proposal_order import NUMBER_JUMP_MAX, ProposalOrder
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.alter_partition import (
     AlterPartitionPartition,
@@ -26,8 +26,8 @@ def order() -> ProposalOrder:
     return order
 
 
-def code(order: ProposalOrder, late: AlterPartitionRequest) -> int | None:
-    answer = order.refusal(late)
+def code(order: ProposalOrder, late: AlterPartitionRequest, registered_epoch: int = 10) -> int | None:
+    answer = order.refusal(late, registered_epoch)
     return None if answer is None else answer.error_code
 
 
@@ -41,8 +41,40 @@ def test_rising_numbers_count_and_the_others_come_too_late(order: ProposalOrder)
 
 def test_numbers_begin_anew_with_a_registration(order: ProposalOrder) -> None:
     assert code(order, request(9)) is None
-    assert code(order, request(1, broker_epoch=11)) is None
-    assert code(order, request(10)) == ErrorCode.OPERATION_NOT_ATTEMPTED
+    assert code(order, request(1, broker_epoch=11), 11) is None
+    assert code(order, request(1, broker_epoch=11), 11) == ErrorCode.OPERATION_NOT_ATTEMPTED
+
+
+def test_requests_of_other_registrations_are_for_others_to_refuse_and_count_for_nothing(
+    order: ProposalOrder,
+) -> None:
+    """R40; they would void all that the broker sends from now on."""
+    for broker_epoch in (-1, 9, 11, (1 << 63) - 1):
+        assert code(order, request(7, broker_epoch=broker_epoch)) is None
+    assert order.refusal(request(7), None) is None
+    assert code(order, request(1)) is None
+
+
+@pytest.mark.parametrize("number", [NUMBER_JUMP_MAX + 1, 1 << 62, (1 << 63) - 1])
+def test_a_number_far_above_the_last_one_is_taken_for_none(order: ProposalOrder, number: int) -> None:
+    assert code(order, request(number)) == ErrorCode.INVALID_REQUEST
+    assert code(order, request(1)) is None
+    assert code(order, request(NUMBER_JUMP_MAX)) is None
+    assert code(order, request(2 * NUMBER_JUMP_MAX + 1)) == ErrorCode.INVALID_REQUEST
+
+
+@pytest.mark.parametrize("number", [0, -2, -(1 << 63)])
+def test_numbers_below_the_first_one_come_too_late(order: ProposalOrder, number: int) -> None:
+    assert code(order, request(number)) == ErrorCode.OPERATION_NOT_ATTEMPTED
+
+
+def test_who_comes_too_late_hears_above_which_number_to_go_on(order: ProposalOrder) -> None:
+    assert code(order, request(70)) is None
+    answer = order.refusal(request(3), 10)
+    assert answer is not None
+    assert answer.last_request_number == 70
+    order.start(6)
+    assert code(order, request(1, epoch=6)) is None, "numbers begin anew with a tenure"
 
 
 def test_request_for_another_tenure_is_void(order: ProposalOrder) -> None:

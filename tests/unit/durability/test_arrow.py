@@ -73,6 +73,35 @@ def test_a_damaged_batch_is_an_error_for_readers_and_rows_for_the_verdict() -> N
     assert set(damaged.column("state").to_pylist()) == {"damaged"}
 
 
+def test_readers_that_must_not_fail_get_rows_for_what_cannot_be_read() -> None:
+    batches = [fetched(0, [b"a"]), fetched(1, [b"b"] * 2, damage=True)]
+    good, damaged = to_arrow(batches, "t", 2, 0, 3, Columns(headers=True), keeps_damaged=True)
+    assert good.column("timestampType").to_pylist() == [0]
+    assert [row["offset"] for row in damaged.to_pylist()] == [1, 2]
+    assert [row["timestampType"] for row in damaged.to_pylist()] == [-1, -1]
+    assert {row[name] for row in damaged.to_pylist() for name in ("key", "value", "timestamp")} == {None}
+
+
+@pytest.mark.parametrize(
+    ("timestamp_ms", "is_known"),
+    [
+        (-1, True),
+        (0, True),
+        (253_402_300_799_999, True),
+        (253_402_300_800_000, False),
+        ((1 << 63) - 1, False),
+        (-(1 << 63), False),
+    ],
+)
+def test_a_timestamp_that_spark_cannot_express_is_null(timestamp_ms: int, is_known: bool) -> None:
+    data = encode_batch([Record(0, timestamp_ms, None, b"v")], base_offset=0, leader_epoch=5)
+    batch = FetchedBatch("t", 2, 0, parse_header(data), memoryview(data), -1)
+    (made,) = to_arrow([batch], "t", 2, 0, 1, Columns(parsed=True))
+    (row,) = made.to_pylist()
+    assert (row["timestamp"] is not None) is is_known
+    assert (row["value"], row["state"]) == (b"v", "foreign")
+
+
 def test_so_is_a_batch_whose_crc_holds_but_that_does_not_unpack() -> None:
     data = poisoned(4, b"no zstd frame")
     batch = FetchedBatch("t", 2, 0, parse_header(data), memoryview(data), -1)

@@ -26,7 +26,15 @@ def header(
 
 
 def state_after(*headers: BatchHeader) -> ProducerState:
-    state, offset = ProducerState(), 100
+    return _after(ProducerState(), *headers)
+
+
+def forgetful_after(*headers: BatchHeader) -> ProducerState:
+    return _after(ProducerState(is_whole=False), *headers)
+
+
+def _after(state: ProducerState, *headers: BatchHeader) -> ProducerState:
+    offset = 100
     for found in headers:
         assert state.check(found) is None
         state.apply(found, offset)
@@ -61,9 +69,9 @@ def test_a_gap_and_a_batch_cut_differently_are_out_of_order() -> None:
 
 
 def test_sequences_go_on_at_zero_after_the_largest() -> None:
-    state = state_after(header(SEQUENCE_MODULUS - 2, 2))
+    state = forgetful_after(header(SEQUENCE_MODULUS - 2, 2))
     assert state.check(header(0)) is None
-    crossing = state_after(header(SEQUENCE_MODULUS - 1, 3))
+    crossing = forgetful_after(header(SEQUENCE_MODULUS - 1, 3))
     assert crossing.check(header(2)) is None
     assert crossing.check(header(SEQUENCE_MODULUS - 1, 3)) == Duplicate(100, 102, 1000)
 
@@ -77,8 +85,44 @@ def test_a_new_producer_epoch_starts_at_zero_and_ends_the_old_one() -> None:
     assert state.check(header(0, epoch=1)) == Duplicate(200, 200, 1000)
 
 
-def test_an_unknown_producer_may_start_anywhere() -> None:
-    assert ProducerState().check(header(77)) is None
+def test_a_producer_that_never_wrote_starts_at_zero() -> None:
+    """KAFKA-15591: 5 was taken when 0 to 4 were refused for want of replicas, and 0 to 4 never again."""
+    state = state_after(header(0, producer_id=8))
+    for sequence in (1, 5, SEQUENCE_MODULUS - 1):
+        assert refused(state, header(sequence)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert state.check(header(0, 5)) is None
+
+
+def forgetful() -> list[tuple[str, ProducerState]]:
+    expired = state_after(header(0, producer_id=8))
+    expired.expire(0, 10)
+    expired.expire(11, 10)
+    crowded = ProducerState()
+    for producer_id in range(PRODUCERS_MAX + 1):
+        crowded.apply(header(0, producer_id=1000 + producer_id), producer_id)
+    reopened = snapshots.decode(snapshots.encode(expired, 1), 1)
+    assert reopened is not None
+    older = snapshots.decode('{"version":0,"offset":1,"producers":[]}', 1)
+    assert older is not None
+    return [
+        ("one has expired", expired),
+        ("one made room", crowded),
+        ("after a restart", reopened),
+        ("a snapshot of an earlier build", older),
+        ("a log that begins behind others' batches", ProducerState(is_whole=False)),
+    ]
+
+
+@pytest.mark.parametrize(("why", "state"), forgetful())
+def test_a_producer_that_may_have_been_forgotten_goes_on_anywhere(why: str, state: ProducerState) -> None:
+    assert not state.is_whole, why
+    assert state.check(header(77)) is None
+
+
+def test_who_forgot_nothing_still_knows_that_after_a_restart() -> None:
+    again = snapshots.decode(snapshots.encode(state_after(header(0)), 1), 1)
+    assert again is not None
+    assert again.is_whole
 
 
 def test_batches_without_producer_id_are_none_of_its_business() -> None:

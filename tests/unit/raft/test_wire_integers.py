@@ -1,0 +1,86 @@
+"""With any integers in a request of the quorum, voters go on, and elect again."""
+
+from typing import Any
+
+import pytest
+
+from holdfast.protocol.messages.fetch import METADATA_TOPIC_ID, FetchPartition, FetchRequest
+from holdfast.protocol.messages.quorum import (
+    BeginQuorumEpochRequest,
+    DescribeQuorumRequest,
+    EndQuorumEpochRequest,
+    VoteRequest,
+)
+from holdfast.raft.core.answers import EPOCH_JUMP_MAX
+from holdfast.raft.core.quorum import QuorumState
+from holdfast.raft.state_file import FILE_NAME
+from holdfast.rpc.channel import Channel
+from holdfast.runtime.memory.machine import memory_runtime, settle
+from holdfast.storage.checkpoint import write_atomically
+from tests.unit.protocol.integers import extremes
+from tests.unit.raft.cluster import FOLDER, Cluster, Machine
+
+
+def requests(leader: Machine, to: int, sender: int) -> list[Any]:
+    """One of each kind, as `sender` would send it now."""
+    epoch, end = leader.driver.raft_epoch, leader.log.log_end_offset
+    row = FetchPartition(METADATA_TOPIC_ID, 0, epoch, end, epoch, end, 1000)
+    return [
+        VoteRequest("test", epoch, sender, to, epoch, end, True),
+        VoteRequest("test", epoch + 1, sender, to, epoch, end, False),
+        BeginQuorumEpochRequest("test", leader.id, epoch, to),
+        EndQuorumEpochRequest("test", leader.id, epoch, (to, sender)),
+        FetchRequest("test", sender, -1, 0, 1, 1000, (row,), voter_ids=(1, 2, 3)),
+        FetchRequest("test", 101, -1, 0, 1, 1000, (row,), voter_ids=(1, 2, 3)),
+        DescribeQuorumRequest(),
+    ]
+
+
+@pytest.mark.parametrize("number", range(7))
+async def test_no_integer_of_a_request_ends_elections(number: int) -> None:
+    cluster = Cluster(voter_count=3)
+    await cluster.boot()
+    runtime, _ = memory_runtime(clock=cluster.clock, network=cluster.network)
+    first_epoch = max(machine.driver.raft_epoch for machine in cluster.machines.values())
+    sent = 0
+    for machine in cluster.machines.values():
+        channel = Channel(runtime, *cluster.voters[machine.id], "test")
+        runtime.tasks.start("connect", channel.connect(1000))
+        await settle()
+        sender = next(id for id in cluster.voters if id != machine.id)
+        leader = await cluster.leader(within_ms=10_000)
+        for _, request in extremes(requests(leader, machine.id, sender)[number]):
+            answer = channel.call_soon(request, 1000)
+            await cluster.clock.advance(10)
+            sent += 1
+            if answer.done():
+                answer.exception()
+        await cluster.clock.advance(1000)
+        channel.abort()
+    for machine in cluster.machines.values():
+        assert machine.tasks._failure is None, f"voter {machine.id} has ended"
+        assert machine.driver.raft_epoch <= first_epoch + EPOCH_JUMP_MAX
+    leader = await cluster.leader(within_ms=10_000)
+    await leader.kill()
+    heir = await cluster.leader(within_ms=10_000)
+    heir.driver.append((b"after",), heir.driver.raft_epoch)
+    await cluster.clock.advance(1000)
+    assert {m.recorder.values[-1] for m in cluster.machines.values() if m.is_running} == {b"after"}
+    await cluster.stop()
+
+
+async def test_a_voter_that_missed_more_elections_than_a_request_may_raise_catches_up() -> None:
+    """It asks the others itself, whom its operator has configured."""
+    cluster = Cluster(voter_count=3)
+    leader = await cluster.boot()
+    (late, other) = (machine for machine in cluster.machines.values() if machine is not leader)
+    await late.kill()
+    far = leader.driver.raft_epoch + 2 * EPOCH_JUMP_MAX
+    for machine in (leader, other):
+        await machine.kill()
+        await write_atomically(machine.disk, f"{FOLDER}/{FILE_NAME}", QuorumState(far).to_json("test"))
+    await late.boot()
+    await other.boot()
+    assert (await cluster.leader(within_ms=20_000)).driver.raft_epoch > far
+    assert late.driver.raft_epoch > far
+    await cluster.stop()
