@@ -74,6 +74,7 @@ FORWARDED_APIS = (
     ApiKey.DESCRIBE_QUORUM,
     ApiKey.UPDATE_FEATURES,
     ApiKey.UNREGISTER_BROKER,
+    ApiKey.ADD_RAFT_VOTER,
 )
 #: Forwarded requests under way; further ones are refused.
 FORWARDED_MAX = 1000
@@ -153,6 +154,10 @@ class BrokerServer:
     def on_committed(self, entries: Sequence[tuple[int, int, bytes]], committed_offset: int) -> None:
         """Metadata has been committed."""
         self.pump.post(MetadataCommitted(tuple(entries), committed_offset))
+
+    def on_voters_wanted(self, raft_epoch: int) -> None:
+        """See `raft.driver.RaftListener`."""
+        raise AssertionError("a broker observes the quorum, and never leads it")
 
     def on_leader_change(
         self, leader_id: int | None, raft_epoch: int, epoch_start_offset: int | None
