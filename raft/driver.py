@@ -18,6 +18,7 @@ from holdfast.protocol.api_keys import ApiKey
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.fetch import FetchResponse
 from holdfast.raft.committed import CommittedEntry, CommittedReader
+from holdfast.raft.committed_mark import CommittedMark
 from holdfast.raft.core.config import BATCH_MAX_BYTES, RaftConfig
 from holdfast.raft.core.effects import (
     Append,
@@ -142,6 +143,14 @@ class RaftDriver:
             lambda end_offset: self._post(Truncated(end_offset)),
             self._fail,
         )
+        #: None for an observer, whose log counts in no election
+        self._mark = (
+            CommittedMark(
+                runtime, log.folder, lambda: min(self.committed_offset, log.flushed_offset), self._fail
+            )
+            if config.is_voter
+            else None
+        )
         self._peers = Peers(runtime, config, self._post)
         self._reader = CommittedReader(log, self._deliver, self._fail)
         self._metrics = RaftMetrics()
@@ -222,11 +231,15 @@ class RaftDriver:
         await self._state_file.settle()
         if self._failure is None:
             await self._writer.settle()
+        if self._failure is None and self._mark is not None:
+            await self._mark.settle()
 
     def end(self) -> None:
         """Take no more part and send nothing more. Appends and flushes that were ordered go on."""
         self._is_stopped = True
         self._reader.stop()
+        if self._mark is not None:
+            self._mark.end()
         if self.pump is not None:
             self.pump.end()
         self._peers.close()
@@ -399,6 +412,8 @@ class RaftDriver:
 
     def _tell(self, notice: Committed | LeaderChanged | VotersWanted) -> None:
         if isinstance(notice, Committed):
+            if self._mark is not None:
+                self._mark.advanced()
             self._metrics.committed(notice.up_to_offset, self._clock.now_ns())
             self._reader.advance(notice.up_to_offset)
             return

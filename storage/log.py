@@ -129,13 +129,15 @@ class Log:
         topic_id: bytes | None = None,
         before_rewind: Callable[[int], Awaitable[None]] | None = None,
         on_failure: Callable[[DiskError], None] | None = None,
+        durable_offset: int = 0,
     ) -> "Log":
         """Open and recover the log in `folder`, or create an empty one.
 
         `clean`: every byte was flushed before the last stop (R35), so nothing is scanned. Otherwise
         everything from `recovery_point` on is checked, and durable on return (R86). `before_rewind(offset)`
         is awaited before the log's end falls to `offset`: stored offsets of this log must not stay above
-        that. `on_failure` is called with the first DiskError of this log. Raises: DiskError.
+        that. `on_failure` is called with the first DiskError of this log. Records below `durable_offset` must
+        be there. Raises: DiskError; LogDamaged (`storage.recovery`) when they are not, and changes nothing.
         """
         disk = runtime.disk
         # The name of a folder with content is durable already; a partition's name is made durable by its
@@ -151,6 +153,7 @@ class Log:
             recovery_point=recovery_point,
             log_start_offset=log_start_offset,
             history_start=epochs[0].start_offset if epochs else 0,
+            durable_offset=durable_offset,
         )
         log = cls(runtime, folder, config, found.segments, found.report, on_failure)
         log.topic_id, log._before_rewind = topic_id, before_rewind

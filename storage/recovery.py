@@ -34,6 +34,10 @@ BATCH_MAX_BYTES = FRAME_MAX_BYTES
 _log = logging.getLogger("holdfast.storage")
 
 
+class LogDamaged(Exception):
+    """A log lacks bytes that were durable: no torn write explains that. The text says where it ends."""
+
+
 @dataclass(slots=True)
 class RecoveryReport:
     """What opening a log found and did; for log lines and tests."""
@@ -69,10 +73,12 @@ async def open_segments(
     recovery_point: int,
     log_start_offset: int,
     history_start: int = 0,
+    durable_offset: int = 0,
 ) -> RecoveredSegments:
     """Open every segment of a folder. Without segments, or when all of them end below `log_start_offset`, the
     log begins there, empty. Segments that end at or below `history_start`, the first offset in the leader
-    epochs, were being deleted. Raises: DiskError."""
+    epochs, were being deleted. With `durable_offset`, a log that would end below it is not touched. Raises:
+    DiskError, LogDamaged."""
     bases = await _base_offsets(disk, folder)
     found = RecoveredSegments([], RecoveryReport())
     names_changed = await _finish_deletion(disk, folder, bases, history_start)
@@ -87,9 +93,10 @@ async def open_segments(
         is_flushed = clean or (number + 1 < len(bases) and bases[number + 1] < recovery_point)
         if is_flushed and segment.adopt():
             continue
-        await _scan(found, segment)
+        await _scan(found, segment, durable_offset)
         if found.report.reason is not None:
             break
+    await _check_reaches(found, durable_offset)
     dropped = bases[len(found.segments) :]
     if found.segments and found.segments[-1].next_offset < log_start_offset:
         dropped = bases
@@ -144,8 +151,18 @@ async def _forget_history(disk: Disk, folder: str) -> None:
         await disk.sync_folder(folder)
 
 
-async def _scan(found: RecoveredSegments, segment: Segment) -> None:
-    """Read a segment from its beginning, record every valid batch, cut the file after the last one."""
+async def _check_reaches(found: RecoveredSegments, durable_offset: int) -> None:
+    end_offset = found.segments[-1].next_offset if found.segments else 0
+    if end_offset >= durable_offset:
+        return
+    for segment in found.segments:
+        await segment.close()
+    raise LogDamaged(f"it ends at offset {end_offset}: {found.report.reason or 'its tail is cut off'}")
+
+
+async def _scan(found: RecoveredSegments, segment: Segment, durable_offset: int) -> None:
+    """Read a segment from its beginning, record every valid batch, cut the file after the last one, unless
+    that is below `durable_offset`."""
     await segment.restart()
     # Only what is on the disk counts, not what the page cache shows: the last process may have ended after a
     # failed flush, whose pages look written since then (A-20). This also flushes: valid bytes may be in the
@@ -185,7 +202,7 @@ async def _scan(found: RecoveredSegments, segment: Segment) -> None:
         found.report.reason = f"{segment.log.path} at byte {segment.size}: {error}"
         found.report.dropped_bytes += file_size - segment.size
     found.report.scanned_bytes += segment.size
-    if segment.size < file_size:
+    if segment.size < file_size and segment.next_offset >= durable_offset:
         await segment.cut_file()
         await segment.log.flush()
     segment.flushed_size = segment.size

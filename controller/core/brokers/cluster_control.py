@@ -159,8 +159,8 @@ class ClusterControl:
         name = f"broker {request.broker_id}"
         if old is not None and not old.is_fenced and (is_clean or not image.elr_enabled):
             # a restart before the old session ended: the old incarnation leaves first (D14)
-            kind = CauseKind.CLEAN_RESTART if is_clean else CauseKind.UNCLEAN_REGISTRATION
-            self._replication.take_out(draft, old.broker_id, Departure.CLEAN, Cause(kind, old.broker_id))
+            why = CauseKind.CLEAN_RESTART if is_clean else CauseKind.UNCLEAN_REGISTRATION
+            self._replication.take_out(draft, old.broker_id, Departure.CLEAN, Cause(why, old.broker_id))
         if not is_clean:
             self.unclean_registrations[request.broker_id] = (
                 self.unclean_registrations.get(request.broker_id, 0) + 1

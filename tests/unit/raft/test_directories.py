@@ -56,7 +56,7 @@ async def test_a_new_cluster_waits_for_all_voters_and_then_needs_a_majority_only
 
 
 async def test_acknowledged_records_outlive_a_voter_that_lost_its_disk(cluster: Cluster) -> None:
-    """The third voter lags, the second held the records and is new, the first is down: none of them may lead."""
+    """The third voter lags, the second held the records and is new, the first is down: none may lead."""
     leader = await cluster.boot()
     second, third = (machine for machine in cluster.machines.values() if machine is not leader)
     await cluster.clock.advance(600)
