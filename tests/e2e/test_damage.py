@@ -7,11 +7,13 @@ import pytest
 
 from holdfast.localcluster.processes import LocalCluster
 from tests.e2e.load import Load, assert_nothing_lost, wait_until, watch
+from tests.e2e.test_tools import Tools
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
 #: Behind the header of a segment's first batch: a start does not look at it.
 PAYLOAD = 400
+SHOW = ("unclean-recovery", "--all-offline-partitions", "--show-replica-info")
 MAGIC = 16
 
 
@@ -54,3 +56,37 @@ def test_flipped_bits_cost_one_replica_which_heals(
     assert all(cluster.is_ready(node) for node in cluster.brokers)
     for name in ("t-0", "t-1"):
         assert (data / name).is_dir()
+
+
+def test_last_complete_replica_says_what_is_lost_and_waits(make_cluster: Callable[..., LocalCluster]) -> None:
+    """It has no other replica. Nothing empty leads, also after a restart; the tool names byte and folder."""
+    cluster = make_cluster(brokers=1, controllers=1, log_segment_bytes="65536")
+    servers = cluster.bootstrap_servers
+    look = watch(servers)
+    look.create_topic("t", 1, 1, 1)
+    with Load(servers, "t") as load:
+        load.wait_acked(2_000)
+    hit = cluster.brokers[0]
+    data = cluster.data_folder(hit)
+    cluster.stop([hit])
+    flip(data / "t-0" / f"{0:020}.log", MAGIC)
+    found: set[Path] = set()
+    for _ in range(2):
+        cluster.start(hit)
+        cluster.wait_ready([hit])
+        wait_until(lambda: look.describe("t").partitions[0].leader_id == -1)
+        found |= set(data.glob("t-0.*-corrupt"))
+        (aside,) = found
+        done = Tools(cluster).run(
+            "unclean-recovery", "--all-offline-partitions", "--show-replica-info", code=1
+        )
+        shown = done.out + done.err
+        assert aside.name in shown
+        assert "damaged at byte 0" in shown
+        assert not (data / "t-0").exists()
+        cluster.stop([hit])
+    found.pop().rename(data / "t-0")  # the operator has a sound copy of the file
+    flip(data / "t-0" / f"{0:020}.log", MAGIC)
+    cluster.start(hit)
+    look.wait_full_isr("t")
+    assert_nothing_lost(servers, "t", 1, load.answers)
