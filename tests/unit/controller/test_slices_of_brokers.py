@@ -100,8 +100,8 @@ def test_an_unclean_restart_leaves_the_elr_in_slices_before_it_registers(quorum:
         quorum.vanish(broker_id)
         go_on(quorum)
     assert all(partition.elr == (1,) for partition in partitions(quorum))
-    codes = []
-    while not codes or codes[-1] is not ErrorCode.NONE:
+    codes: list[int] = []
+    while not codes or codes[-1] != ErrorCode.NONE:
         codes.append(quorum.register(1).error_code)
     assert codes == [ErrorCode.DUPLICATE_BROKER_REGISTRATION] * 2 + [ErrorCode.NONE]
     assert all(partition.elr == () for partition in partitions(quorum))
