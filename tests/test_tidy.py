@@ -18,6 +18,7 @@ LEFT_OUT = {"__pycache__", "build", "dist", "node_modules"}
 
 #: pure modules that are parts of a bigger one and are tested through it: {module: test below tests/unit}
 TESTED_WITH = {
+    "holdfast.broker.core.counts": "broker/test_replica_manager.py",
     "holdfast.broker.core.registration.known_brokers": "broker/test_replica_manager.py",
     "holdfast.client.core.partition_fetch": "client/test_fetcher.py",
     "holdfast.protocol.schema.compiler": "protocol/test_schema.py",

@@ -35,6 +35,12 @@ def test_produce_reports_rates_latencies_usage_and_the_machines_limits(tmp_path:
     assert one["corrected"]["p99_ms"]["median"] >= one["latency"]["p50_ms"]["median"] > 0
 
 
+def test_many_partitions_stay_below_the_limit_of_open_files(tmp_path: Path) -> None:
+    data = run_bench("many_partitions", tmp_path, "--partitions", "60", "--nofile", "128")
+    assert len(data["steps"]) == 8
+    assert all(0 < max(step["open_files"]) < 128 for step in data["steps"])
+
+
 def test_consume_reads_everything_decoded_and_raw(tmp_path: Path) -> None:
     data = run_bench("consume", tmp_path, *SMALL, "--consumers", "2")
     found = data["sizes"]["100"]["consumers"]

@@ -182,26 +182,25 @@ class ClusterControl:
         if old is not None and not old.is_fenced and (is_clean or not image.elr_enabled):
             # a restart before the old session ended: the old incarnation leaves first (D14)
             why = CauseKind.CLEAN_RESTART if is_clean else CauseKind.UNCLEAN_REGISTRATION
-            self._replication.take_out(draft, old.broker_id, Departure.CLEAN, Cause(why, old.broker_id))
+            if not self._take_out(draft, old.broker_id, Departure.CLEAN, why):
+                self._unfinished[old.broker_id] = _Unfinished(old.broker_epoch, why)
+                return _try_again(name)
+        if image.elr_enabled and (not is_clean or old is None):
+            # R32: only an equal epoch proves a clean shutdown, and an unknown broker has none
+            kind = CauseKind.UNCLEAN_REGISTRATION
+            if not self._take_out(draft, request.broker_id, Departure.UNCLEAN, kind):
+                return _try_again(name)
         if not is_clean:
             self.unclean_registrations[request.broker_id] = (
                 self.unclean_registrations.get(request.broker_id, 0) + 1
             )
-        if image.elr_enabled and (not is_clean or old is None):
-            # R32: only an equal epoch proves a clean shutdown, and an unknown broker has none
-            self._replication.take_out(
-                draft,
-                request.broker_id,
-                Departure.UNCLEAN,
-                Cause(CauseKind.UNCLEAN_REGISTRATION, request.broker_id),
-            )
         broker_epoch = draft.next_offset
         draft.write(_register_record(request, broker_epoch, is_clean))
-        kind = "for the first time" if old is None else "after a clean shutdown"
+        how = "for the first time" if old is None else "after a clean shutdown"
         if not is_clean:
-            kind = f"after an unclean shutdown (previous epoch {request.previous_broker_epoch})"
+            how = f"after an unclean shutdown (previous epoch {request.previous_broker_epoch})"
         draft.note(
-            f"{name} registered {kind}, epoch {broker_epoch}",
+            f"{name} registered {how}, epoch {broker_epoch}",
             Level.INFO if is_clean else Level.WARNING,
         )
         self._sessions.pop(request.broker_id, None)
@@ -413,9 +412,7 @@ class ClusterControl:
         broker = draft.image.brokers[broker_id]
         assert not broker.is_fenced
         cause = Cause(kind, broker_id)
-        if not self._replication.take_out(
-            draft, broker_id, Departure.CLEAN, cause, records_max=SLICE_RECORDS_MAX
-        ):
+        if not self._take_out(draft, broker_id, Departure.CLEAN, kind):
             self._unfinished[broker_id] = _Unfinished(broker.broker_epoch, kind, detail, level)
             return
         self._unfinished.pop(broker_id, None)
@@ -423,15 +420,14 @@ class ClusterControl:
         story = f"{cause}, {detail}" if detail else str(cause)
         draft.note(f"broker {broker_id} fenced, epoch {broker.broker_epoch}: {story}", level)
 
+    def _take_out(self, draft: Draft, broker_id: int, departure: Departure, kind: CauseKind) -> bool:
+        """One slice; True when it was the last."""
+        cause = Cause(kind, broker_id)
+        return self._replication.take_out(draft, broker_id, departure, cause, records_max=SLICE_RECORDS_MAX)
+
     def _take_out_for_shutdown(self, draft: Draft, broker: BrokerRegistration) -> None:
         kind = CauseKind.CONTROLLED_SHUTDOWN
-        is_done = self._replication.take_out(
-            draft,
-            broker.broker_id,
-            Departure.CLEAN,
-            Cause(kind, broker.broker_id),
-            records_max=SLICE_RECORDS_MAX,
-        )
+        is_done = self._take_out(draft, broker.broker_id, Departure.CLEAN, kind)
         self._sessions[broker.broker_id].shutdown_offset = draft.next_offset
         self._note_rest(broker, kind, is_done)
 
@@ -541,6 +537,11 @@ class ClusterControl:
             endpoint.host,
             endpoint.port,
         )
+
+
+def _try_again(name: str) -> BrokerRegistrationResponse:
+    text = f"{name} is being taken out of its partitions, as its earlier process is gone; try again"
+    return BrokerRegistrationResponse(ErrorCode.DUPLICATE_BROKER_REGISTRATION, text, -1, False)
 
 
 def _register_record(

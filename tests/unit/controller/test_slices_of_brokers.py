@@ -4,6 +4,7 @@ import pytest
 
 from holdfast.controller.core.brokers import cluster_control
 from holdfast.metadata.partition import PartitionRegistration
+from holdfast.protocol.errors import ErrorCode
 from tests.unit.controller.harness import Quorum, make_config
 from tests.unit.controller.test_recovery_in_slices import go_on
 from tests.unit.controller.test_topics import create
@@ -80,6 +81,31 @@ def test_a_broker_that_returns_is_elected_in_slices(quorum: Quorum) -> None:
     assert led_by(quorum, 1) == SLICE
     go_on(quorum)
     assert led_by(quorum, 1) == PARTITIONS
+
+
+def test_a_process_that_restarts_within_its_session_registers_after_the_last_slice(quorum: Quorum) -> None:
+    """D14: the old incarnation leaves first."""
+    epoch = quorum.image.brokers[1].broker_epoch
+    refused = quorum.register(1, previous_broker_epoch=epoch)
+    assert refused.error_code is ErrorCode.DUPLICATE_BROKER_REGISTRATION
+    go_on(quorum)
+    assert (led_by(quorum, 1), quorum.unfenced()) == (0, [2, 3])
+    answer = quorum.register(1, previous_broker_epoch=epoch)
+    assert (answer.error_code, answer.clean_shutdown) == (ErrorCode.NONE, True)
+
+
+def test_an_unclean_restart_leaves_the_elr_in_slices_before_it_registers(quorum: Quorum) -> None:
+    """R32."""
+    for broker_id in (2, 3, 1):
+        quorum.vanish(broker_id)
+        go_on(quorum)
+    assert all(partition.elr == (1,) for partition in partitions(quorum))
+    codes: list[int] = []
+    while not codes or codes[-1] != ErrorCode.NONE:
+        codes.append(quorum.register(1).error_code)
+    assert codes == [ErrorCode.DUPLICATE_BROKER_REGISTRATION] * 2 + [ErrorCode.NONE]
+    assert all(partition.elr == () for partition in partitions(quorum))
+    assert quorum.core.unclean_registrations == {1: 1}
 
 
 def test_the_next_controller_begins_anew(quorum: Quorum) -> None:
