@@ -46,7 +46,7 @@ _PATIENCE_S = 60.0
 #: how long a fault lasts at most while the load gets no answers
 _FAULT_S = 4.0
 _RESULTS = {
-    EXIT_GOOD: DrillResult.PASSED,
+    EXIT_GOOD: DrillResult.EXPECTED,
     EXIT_LOST: DrillResult.LOST,
     EXIT_INCONCLUSIVE: DrillResult.INCONCLUSIVE,
 }
@@ -78,7 +78,7 @@ class SoakReport:
                 return result
         if self.complaints:
             return DrillResult.BROKEN
-        return DrillResult.PASSED if found == {DrillResult.PASSED} else DrillResult.INCONCLUSIVE
+        return DrillResult.EXPECTED if found == {DrillResult.EXPECTED} else DrillResult.INCONCLUSIVE
 
     @property
     def lost(self) -> int:
@@ -104,7 +104,7 @@ class SoakReport:
         """For scripts."""
         return {
             "schema": "holdfast.soak/1",
-            "ok": self.result is DrillResult.PASSED,
+            "ok": self.result is DrillResult.EXPECTED,
             "data": {
                 "result": self.result.name,
                 "seed": self.seed,
@@ -294,7 +294,7 @@ def command(minutes: float, seed: int | None, keep: Path | None, output: str) ->
         click.echo(f"error: {error}", err=True)
         sys.exit(DrillResult.INCONCLUSIVE.exit_code)
     click.echo(json.dumps(report.as_json()) if output == "json" else "\n".join(report.lines()))
-    if keep is None and report.result is DrillResult.PASSED:
+    if keep is None and report.result is DrillResult.EXPECTED:
         shutil.rmtree(folder, ignore_errors=True)
     else:
         click.echo(f"kept: {folder}", err=True)

@@ -424,11 +424,6 @@ def _disk_error(
     return kind(path, operation, number, error.strerror or str(error))
 
 
-def _disk_error(path: str, operation: str, error: OSError) -> DiskError:
-    kind = FileMissing if error.errno == errno_module.ENOENT else DiskError
-    return kind(path, operation, error.errno or errno_module.EIO, error.strerror or str(error))
-
-
 def _started(count: int, name: str) -> ThreadPoolExecutor:
     """Threads that run already: one that starts later may find no memory for its stack, in the middle of a
     write that other threads of the pool then do all the same."""
