@@ -46,8 +46,8 @@ from holdfast.broker.core.requests.log_info import Replica, answer_log_info
 from holdfast.broker.log_effects import LogEffects
 from holdfast.broker.log_manager import LogManager
 from holdfast.broker.peers import Peers
-from holdfast.metadata.answer_steps import AnswerSteps
 from holdfast.broker.time_lookup import find_record
+from holdfast.metadata.answer_steps import AnswerSteps
 from holdfast.metadata.ids import PartitionId
 from holdfast.metadata.questions import QUESTION_APIS, Asked, answer_steps
 from holdfast.protocol.api_keys import ApiKey
@@ -83,6 +83,7 @@ FORWARDED_APIS = (
     ApiKey.DESCRIBE_QUORUM,
     ApiKey.UPDATE_FEATURES,
     ApiKey.UNREGISTER_BROKER,
+    ApiKey.ADD_RAFT_VOTER,
 )
 #: Forwarded requests under way; further ones are refused.
 FORWARDED_MAX = 1000
@@ -163,6 +164,10 @@ class BrokerServer:
     def on_committed(self, entries: Sequence[tuple[int, int, bytes]], committed_offset: int) -> None:
         """Metadata has been committed."""
         self.pump.post(MetadataCommitted(tuple(entries), committed_offset))
+
+    def on_voters_wanted(self, raft_epoch: int) -> None:
+        """See `raft.driver.RaftListener`."""
+        raise AssertionError("a broker observes the quorum, and never leads it")
 
     def on_leader_change(
         self, leader_id: int | None, raft_epoch: int, epoch_start_offset: int | None

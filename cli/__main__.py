@@ -38,6 +38,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "Show the first, last or a timestamp's offset of partitions.",
     ),
     "leader-election": ("holdfast.cli.leader_election", "Elect leaders of partitions."),
+    "metadata-quorum": ("holdfast.cli.metadata_quorum", "Take in the new disk of a controller."),
     "node-health": ("holdfast.cli.node_health", "Ask a node's HTTP endpoint whether it is alive or ready."),
     "reassign-partitions": ("holdfast.cli.reassign_partitions", "Move partitions to other brokers."),
     "scenario": ("holdfast.cli.scenario", "Run scenario files against the real controller core."),

@@ -27,7 +27,12 @@ from holdfast.protocol.messages.metadata import (
     MetadataRequest,
     MetadataResponse,
 )
-from holdfast.protocol.messages.quorum import DescribeQuorumRequest, DescribeQuorumResponse
+from holdfast.protocol.messages.quorum import (
+    AddRaftVoterRequest,
+    AddRaftVoterResponse,
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
+)
 from holdfast.protocol.messages.topics import (
     CreatableTopic,
     CreateTopicsRequest,
@@ -242,6 +247,22 @@ class Admin:
         )
         if not (maybe_done and answer.error_code == ErrorCode.BROKER_ID_NOT_REGISTERED):
             raise_refusal(answer.error_code, answer.error_message, "UnregisterBroker")
+
+    async def add_raft_voter(
+        self, voter_id: int, directory_id: bytes | None = None, *, timeout_ms: float = _TIMEOUT_MS
+    ) -> bytes:
+        """Take in the new directory of a voter that has lost its disk: `directory_id`, or the one that asks.
+        Returns it."""
+        answer: AddRaftVoterResponse
+        answer, maybe_done = await self._cluster.ask(
+            AddRaftVoterRequest(voter_id, directory_id),
+            timeout_ms,
+            code_of_answer=lambda found: code_of(found.error_code),
+            what="AddRaftVoter",
+        )
+        if not (maybe_done and answer.error_code == ErrorCode.DUPLICATE_VOTER):
+            raise_refusal(answer.error_code, answer.error_message, "AddRaftVoter")
+        return answer.directory_id or directory_id or b""
 
     async def list_offsets(
         self, timestamps: Mapping[tuple[str, int], int], *, timeout_ms: float = _TIMEOUT_MS

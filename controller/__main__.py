@@ -7,11 +7,10 @@ from holdfast.controller.core.config import ControllerConfig
 from holdfast.controller.server import ControllerServer
 from holdfast.raft.core.config import RaftConfig
 from holdfast.raft.core.quorum import BadQuorumState
+from holdfast.raft.metadata_log import open_voters_log
 from holdfast.runtime.api import DiskError, NetworkError, Runtime
 from holdfast.runtime.real import machine
-from holdfast.storage.core.config import LogConfig
 from holdfast.storage.core.files import METADATA_FOLDER
-from holdfast.storage.log import Log
 from holdfast.storage.log_dir import LogDir
 from holdfast.storage.meta_properties import LogDirRefused
 
@@ -44,7 +43,7 @@ async def run(config: ControllerConfig, runtime: Runtime, signals: machine.StopS
     try:
         log_dir = await LogDir.open(runtime, config.metadata_log_dir, config.cluster_id, config.node_id)
         folder = log_dir.file(METADATA_FOLDER)
-        log = await Log.open(runtime, folder, LogConfig(segment_ms=None, retention_ms=None), clean=False)
+        log = await open_voters_log(runtime, folder)
         server = ControllerServer(runtime, config, raft_config(config, folder), log)
         await server.start()
     except (DiskError, NetworkError, LogDirRefused, BadQuorumState) as error:

@@ -5,13 +5,14 @@ After any exception the node sends nothing more and ends (A-20).
 """
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from holdfast.controller.core import metrics
 from holdfast.controller.core.board import decision_bodies, next_leader_body
 from holdfast.controller.core.config import ControllerConfig
 from holdfast.controller.core.events import (
     AppendRecords,
+    AppendVoters,
     AskBroker,
     ConnectionClosed,
     Effect,
@@ -28,6 +29,7 @@ from holdfast.controller.core.events import (
     Resign,
     Respond,
     Tick,
+    VotersWanted,
 )
 from holdfast.controller.core.quorum_controller import QuorumController
 from holdfast.metadata.board import Board
@@ -130,6 +132,7 @@ class ControllerServer:
         self.pump.carry_out |= {
             Respond: self._respond,
             AppendRecords: self._append,
+            AppendVoters: self._append_voters,
             LogLine: self._log_line,
             Probe: self._start_probe,
             AskBroker: self._start_question,
@@ -234,6 +237,10 @@ class ControllerServer:
         """See `raft.driver.RaftListener`."""
         self.pump.post(LeaderChanged(leader_id, raft_epoch, self._driver.log_end_offset))
 
+    def on_voters_wanted(self, raft_epoch: int) -> None:
+        """See `raft.driver.RaftListener`."""
+        self.pump.post(VotersWanted(raft_epoch))
+
     def _question(self, exchange: Exchange) -> None:
         """Not from an image that was never whole: it would say that there is no such topic (R113)."""
         if self._driver.has_caught_up:
@@ -269,8 +276,14 @@ class ControllerServer:
         self._runtime.tasks.start(f"logs of broker {effect.broker_id}", self._ask(effect))
 
     def _append(self, effect: AppendRecords) -> None:
+        self._place(effect, lambda: self._driver.append(effect.values, effect.raft_epoch))
+
+    def _append_voters(self, effect: AppendVoters) -> None:
+        self._place(effect, lambda: self._driver.append_voters(effect.raft_epoch))
+
+    def _place(self, effect: AppendRecords | AppendVoters, append: Callable[[], int]) -> None:
         try:
-            base_offset = self._driver.append(effect.values, effect.raft_epoch)
+            base_offset = append()
         except NotLeader as error:
             # the news of it is on its way to the core, which refuses everything that waits then
             _log.info("records of epoch %d not appended: %s", effect.raft_epoch, error)

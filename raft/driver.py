@@ -18,6 +18,7 @@ from holdfast.protocol.api_keys import ApiKey
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.fetch import FetchResponse
 from holdfast.raft.committed import CommittedEntry, CommittedReader
+from holdfast.raft.committed_mark import CommittedMark
 from holdfast.raft.core.config import BATCH_MAX_BYTES, RaftConfig
 from holdfast.raft.core.effects import (
     Append,
@@ -31,6 +32,7 @@ from holdfast.raft.core.effects import (
     Persist,
     Persisted,
     Propose,
+    ProposeVoters,
     Reply,
     RequestReceived,
     Resign,
@@ -39,14 +41,16 @@ from holdfast.raft.core.effects import (
     Tick,
     Truncate,
     Truncated,
+    VotersWanted,
 )
 from holdfast.raft.core.log_shape import LogShape
 from holdfast.raft.core.log_throttle import LogThrottle
 from holdfast.raft.core.member import Snapshot
 from holdfast.raft.core.metrics import RaftMetrics
 from holdfast.raft.core.node import RaftNode
-from holdfast.raft.core.quorum import BadQuorumState
-from holdfast.raft.known_voters import check_voters
+from holdfast.raft.core.quorum import START_ANEW, BadQuorumState
+from holdfast.raft.core.voter_directories import VoterDirectories
+from holdfast.raft.known_voters import check_voters, load_directories
 from holdfast.raft.log_writer import LogWriter
 from holdfast.raft.peers import Peers
 from holdfast.raft.state_file import StateFile
@@ -65,6 +69,7 @@ _REPLY_APIS = (
     ApiKey.BEGIN_QUORUM_EPOCH,
     ApiKey.END_QUORUM_EPOCH,
     ApiKey.DESCRIBE_QUORUM,
+    ApiKey.ADD_RAFT_VOTER,
 )
 
 _log = logging.getLogger("holdfast.raft")
@@ -94,6 +99,10 @@ class RaftListener(Protocol):
         """The leader or the epoch has changed; None: unknown. `epoch_start_offset` is set when this node
         leads: claim once everything below it has been handed over (K22)."""
 
+    def on_voters_wanted(self, raft_epoch: int) -> None:
+        """This node leads, and wants to append a control record of its own: the listener calls
+        `append_voters` when that fits between its own records. For voters only."""
+
 
 class RaftDriver:
     """One member of the quorum, running."""
@@ -119,7 +128,12 @@ class RaftDriver:
         #: runs the node; None before `start`
         self.pump: Pump[Event, Effect] | None = None
         self._state_file = StateFile(
-            runtime, config.folder, config.cluster_id, lambda state: self._post(Persisted(state)), self._fail
+            runtime,
+            config.folder,
+            config.cluster_id,
+            lambda state: self._post(Persisted(state)),
+            self._fail,
+            has_directory=config.is_voter,
         )
         self._writer = LogWriter(
             runtime,
@@ -129,6 +143,14 @@ class RaftDriver:
             lambda end_offset: self._post(Truncated(end_offset)),
             self._fail,
         )
+        #: None for an observer, whose log counts in no election
+        self._mark = (
+            CommittedMark(
+                runtime, log.folder, lambda: min(self.committed_offset, log.flushed_offset), self._fail
+            )
+            if config.is_voter
+            else None
+        )
         self._peers = Peers(runtime, config, self._post)
         self._reader = CommittedReader(log, self._deliver, self._fail, runtime.clock)
         self._metrics = RaftMetrics()
@@ -136,7 +158,7 @@ class RaftDriver:
         self._exchanges: dict[int, Exchange] = {}
         self._tokens_given = 0
         #: what the listener is still to be told, in order
-        self._notices: deque[Committed | LeaderChanged] = deque()
+        self._notices: deque[Committed | LeaderChanged | VotersWanted] = deque()
         #: an append has brought records that were known to be committed already
         self._is_read_due = False
         self._is_notifying = False
@@ -158,10 +180,12 @@ class RaftDriver:
         starts = [
             entry for entry in log.leader_epoch_cache.entries if entry.start_offset < log.log_end_offset
         ]
+        directories = VoterDirectories()
         if self._config.is_voter and starts:
             check_voters(log, starts[-1].start_offset, self._config)
+            directories = await load_directories(log)
         shape = LogShape(starts, log.log_end_offset)
-        self._node = RaftNode(self._config, self._runtime.random, state, shape)
+        self._node = RaftNode(self._config, self._runtime.random, state, shape, directories)
         _log.info("starting with %s, log ends at %d in epoch %d", state, log.log_end_offset, shape.last_epoch)
         self.pump = self._make_pump(self._node)
         self._post(Start())
@@ -180,6 +204,7 @@ class RaftDriver:
             Reply: self._say_when_durable,
             Committed: self._notices.append,
             LeaderChanged: self._notices.append,
+            VotersWanted: self._notices.append,
             LogLine: self._log_line,
         }
         return pump
@@ -190,10 +215,7 @@ class RaftDriver:
         log = self._log
         lost = f"the metadata log in {log.folder} has lost what lay below offset {log.log_start_offset}"
         if self._config.is_voter:
-            raise BadQuorumState(
-                f"{lost}: put the missing files back; or, only if the other voters hold a majority with "
-                "everything that was committed, remove that folder, to begin anew"
-            )
+            raise BadQuorumState(f"{lost}: put the missing files back; or, {START_ANEW}")
         _log.warning("node %d: %s: fetching all of it again", self._config.node_id, lost)
         await log.reset_to(0)
 
@@ -209,11 +231,15 @@ class RaftDriver:
         await self._state_file.settle()
         if self._failure is None:
             await self._writer.settle()
+        if self._failure is None and self._mark is not None:
+            await self._mark.settle()
 
     def end(self) -> None:
         """Take no more part and send nothing more. Appends and flushes that were ordered go on."""
         self._is_stopped = True
         self._reader.stop()
+        if self._mark is not None:
+            self._mark.end()
         if self.pump is not None:
             self.pump.end()
         self._peers.close()
@@ -255,14 +281,22 @@ class RaftDriver:
         In the page cache on return, committed when `on_committed` hands it back. At most BATCH_MAX_BYTES.
         Raises: NotLeader (nothing was written), DiskError (the node is ending).
         """
+        assert values and sum(map(len, values)) <= BATCH_MAX_BYTES, "a batch has a limit: cut it before"
+        return self._append(Propose(tuple(values)), len(values), raft_epoch)
+
+    def append_voters(self, raft_epoch: int) -> int:
+        """Append the record that `on_voters_wanted` asked for; returns its offset. Raises: NotLeader,
+        DiskError."""
+        return self._append(ProposeVoters(), 1, raft_epoch)
+
+    def _append(self, event: Propose | ProposeVoters, count: int, raft_epoch: int) -> int:
         node, pump = self._node, self.pump
         if node is None or pump is None or not self.is_leader or node.raft_epoch != raft_epoch:
             raise NotLeader(self.leader_id, self.raft_epoch)
         assert not pump.is_busy, "the listener is called between two events, and appends there"
-        assert values and sum(map(len, values)) <= BATCH_MAX_BYTES, "a batch has a limit: cut it before"
         base_offset = node.log_end_offset
-        self._metrics.appended(len(values), base_offset + len(values), self._clock.now_ns())
-        pump.post(Propose(tuple(values)))
+        self._metrics.appended(count, base_offset + count, self._clock.now_ns())
+        pump.post(event)
         if self._failure is not None:
             raise self._failure
         return base_offset
@@ -379,10 +413,15 @@ class RaftDriver:
                 self._tell(self._notices.popleft())
         self._is_notifying = False
 
-    def _tell(self, notice: Committed | LeaderChanged) -> None:
+    def _tell(self, notice: Committed | LeaderChanged | VotersWanted) -> None:
         if isinstance(notice, Committed):
+            if self._mark is not None:
+                self._mark.advanced()
             self._metrics.committed(notice.up_to_offset, self._clock.now_ns())
             self._reader.advance(notice.up_to_offset)
+            return
+        if isinstance(notice, VotersWanted):
+            self._listener.on_voters_wanted(self.raft_epoch)
             return
         self._metrics.leader_changed(notice.leader_id, self._clock.now_ns())
         _log.info("node %d: epoch %d, leader %s", self._config.node_id, notice.raft_epoch, notice.leader_id)

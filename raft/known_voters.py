@@ -1,4 +1,4 @@
-"""Compares the voters that wrote a metadata log with the configured voters (K12).
+"""What a metadata log says of the voters that wrote it: which they are (K12), and their directories (K8).
 
 The set of voters cannot be changed yet. If voters were added in the configuration, the new ones could elect
 each other with empty logs, and a voter that has the log would truncate it to follow them.
@@ -6,9 +6,14 @@ each other with empty logs, and a voter that has the log would truncate it to fo
 
 from holdfast.protocol.record_batch import decode_records, iter_batches
 from holdfast.raft.core.config import RaftConfig
-from holdfast.raft.core.control_records import decode_leader_change
+from holdfast.raft.core.control_records import decode_leader_change, directories_in
 from holdfast.raft.core.quorum import BadQuorumState
+from holdfast.raft.core.voter_directories import VoterDirectories
 from holdfast.storage.log import Log
+from holdfast.storage.turn import next_turn
+
+#: Bytes of log that are read at once; the event loop gets a turn after each.
+_CHUNK_BYTES = 1 << 20
 
 
 def check_voters(log: Log, epoch_start_offset: int, config: RaftConfig) -> None:
@@ -26,3 +31,15 @@ def check_voters(log: Log, epoch_start_offset: int, config: RaftConfig) -> None:
                     "all nodes; voters cannot be changed yet"
                 )
         return
+
+
+async def load_directories(log: Log) -> VoterDirectories:
+    """The directories of the voters, as the whole log names them. Raises: DiskError, CorruptBatch."""
+    found, offset = VoterDirectories(), log.log_start_offset
+    while offset < log.log_end_offset:
+        for header, batch in iter_batches(log.read(offset, _CHUNK_BYTES, log.log_end_offset)):
+            if header.is_control and (named := directories_in(batch)):
+                found.append(header.base_offset, named)
+            offset = header.next_offset
+        await next_turn()
+    return found

@@ -9,14 +9,15 @@ import asyncio
 from collections.abc import Callable
 
 from holdfast.protocol.record_batch import Record, encode_batch
-from holdfast.raft.core.control_records import LEADER_CHANGE_KEY
-from holdfast.raft.core.effects import Append, AppendFetched, Truncate
+from holdfast.raft.core.control_records import LEADER_CHANGE_KEY, VOTERS_KEY
+from holdfast.raft.core.effects import Append, AppendFetched, Control, Truncate
 from holdfast.runtime.api import Buffer, DiskError, OutOfResources, Runtime, Task
 from holdfast.storage.log import Log
 from holdfast.storage.serial import Serial
 
 #: Wait before an append that found no file handle or memory is tried again.
 _SHORTAGE_PAUSE_MS = 50
+_KEYS = {Control.LEADER_CHANGE: LEADER_CHANGE_KEY, Control.VOTERS: VOTERS_KEY}
 
 
 class LogWriter:
@@ -45,7 +46,7 @@ class LogWriter:
     def append(self, effect: Append) -> None:
         """Append the leader's own batch."""
         timestamp_ms = self._runtime.clock.wall_ms()
-        key = LEADER_CHANGE_KEY if effect.is_control else None
+        key = None if effect.control is None else _KEYS[effect.control]
         records = [
             Record(effect.base_offset + index, timestamp_ms, key, value)
             for index, value in enumerate(effect.values)
@@ -54,7 +55,7 @@ class LogWriter:
             records,
             base_offset=effect.base_offset,
             leader_epoch=effect.raft_epoch,
-            is_control=effect.is_control,
+            is_control=effect.control is not None,
         )
         self._submit(batch, effect.base_offset)
 

@@ -6,6 +6,7 @@ promised (`QuorumState.allows`), so of the states that come during a write only 
 
 import posixpath
 from collections.abc import Callable
+from dataclasses import replace
 
 from holdfast.raft.core.quorum import QuorumState
 from holdfast.runtime.api import DiskError, Runtime, Task
@@ -25,12 +26,16 @@ class StateFile:
         cluster_id: str,
         persisted: Callable[[QuorumState], None],
         failed: Callable[[Exception], None],
+        *,
+        has_directory: bool = False,
     ) -> None:
+        """`has_directory`: the file gives its folder an identity, a voter's directory id (K8)."""
         self._runtime = runtime
         self._path = posixpath.join(folder, FILE_NAME)
         self._cluster_id = cluster_id
         self._persisted = persisted
         self._failed = failed
+        self._has_directory = has_directory
         self._durable: QuorumState | None = None
         self._latest: QuorumState | None = None
         #: the state being written, None when none is
@@ -40,7 +45,9 @@ class StateFile:
         self._task: Task | None = None
 
     async def load(self) -> QuorumState:
-        """The stored state, a new one when there is no file. Raises: BadQuorumState, DiskError."""
+        """The stored state, a new one when there is no file. With it a voter's directory gets its id: it is
+        admitted at once when an earlier build has made the file, which knew of none. Raises: BadQuorumState,
+        DiskError."""
         disk = self._runtime.disk
         folder = posixpath.dirname(self._path)
         state = QuorumState()
@@ -49,6 +56,10 @@ class StateFile:
             state = QuorumState.from_json(await read_text(disk, self._path) or "", self._cluster_id)
         else:
             await make_durably(disk, folder)
+            state = replace(state, is_admitted=not self._has_directory)
+        if self._has_directory and state.directory_id is None:
+            state = replace(state, directory_id=self._runtime.random.uuid())
+            await write_atomically(disk, self._path, state.to_json(self._cluster_id))
         self._durable = self._latest = state
         return state
 

@@ -40,6 +40,7 @@ from holdfast.raft.core.effects import (
     Tick,
     Truncate,
     Truncated,
+    VotersWanted,
 )
 from holdfast.raft.core.node import RaftNode
 from holdfast.raft.core.quorum import BadQuorumState, QuorumState
@@ -272,8 +273,8 @@ class RaftScenario:
                     f"persist epoch={state.raft_epoch} voted_for={_id(state.voted_for)} "
                     f"leader={_id(state.leader_id)}"
                 )
-            case Append(base_offset, epoch, values, is_control):
-                what = "LeaderChange" if is_control else " ".join(value.decode() for value in values)
+            case Append(base_offset, epoch, values, control):
+                what = control.value if control else " ".join(value.decode() for value in values)
                 return f"append {base_offset} epoch={epoch} {what}"
             case AppendFetched(base_offset, end_offset):
                 return f"append-fetched {base_offset} to {end_offset}"
@@ -291,6 +292,8 @@ class RaftScenario:
             case LeaderChanged(leader_id, epoch, start_offset):
                 start = "" if start_offset is None else f" from {start_offset}"
                 return f"leader {_id(leader_id)} epoch={epoch}{start}"
+            case VotersWanted():
+                return "voters wanted"
             case LogLine(_, text):
                 return f"note: {text}"
 

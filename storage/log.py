@@ -124,14 +124,16 @@ class Log:
         topic_id: bytes | None = None,
         before_rewind: Callable[[int], Awaitable[None]] | None = None,
         on_failure: Callable[[DiskError], None] | None = None,
+        durable_offset: int = 0,
     ) -> "Log":
         """Open and recover the log in `folder`, or create an empty one.
 
         `clean`: every byte was flushed before the last stop (R35), so nothing is scanned. Otherwise
         everything from `recovery_point` on is checked, and durable on return (R86). `before_rewind(offset)`
         is awaited before the log's end falls to `offset`: stored offsets of this log must not stay above
-        that. `on_failure` is called with the first DiskError of this log. Raises: DiskError, CorruptLog when
-        what was flushed is damaged.
+        that. `on_failure` is called with the first DiskError of this log. Records below `durable_offset` must
+        be there. Raises: DiskError, CorruptLog when what was flushed is damaged or missing; no byte of such a
+        log is changed.
         """
         disk = runtime.disk
         # The name of a folder with content is durable already; a partition's name is made durable by its
@@ -147,6 +149,7 @@ class Log:
             recovery_point=recovery_point,
             log_start_offset=log_start_offset,
             history_start=epochs[0].start_offset if epochs else -1,
+            durable_offset=durable_offset,
         )
         try:
             return await cls._of(

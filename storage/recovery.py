@@ -72,11 +72,13 @@ async def open_segments(
     recovery_point: int,
     log_start_offset: int,
     history_start: int = -1,
+    durable_offset: int = 0,
 ) -> RecoveredSegments:
     """Open every segment of a folder. Without segments, or when all of them end below `log_start_offset`, the
     log begins there, empty: a reset was interrupted. Segments that end at or below `history_start`, the first
-    offset in the leader epochs (-1 for none), were being deleted. Raises: DiskError, CorruptLog (no file is
-    open then)."""
+    offset in the leader epochs (-1 for none), were being deleted. A log that would end below `durable_offset`
+    is damaged, and is not touched. Raises: DiskError, CorruptLog (no file is open then)."""
+    must_hold = max(recovery_point, durable_offset)
     bases = await _base_offsets(disk, folder)
     found = RecoveredSegments([], RecoveryReport())
     try:
@@ -87,7 +89,7 @@ async def open_segments(
             expected = found.segments[-1].next_offset if found.segments else base_offset
             if base_offset != expected:
                 found.report.reason = f"segment {base_offset} should begin at {expected}"
-                if clean or expected < recovery_point:
+                if clean or expected < must_hold:
                     raise CorruptLog(folder, 0, found.report.reason)
                 break
             segment = await Segment.open(disk, folder, base_offset, config.index_interval_bytes)
@@ -96,9 +98,13 @@ async def open_segments(
             is_flushed = clean or (number + 1 < len(bases) and bases[number + 1] < recovery_point)
             if is_flushed and segment.adopt():
                 continue
-            await _scan(found, segment, None if clean else recovery_point)
+            await _scan(found, segment, None if clean else must_hold)
             if found.report.reason is not None:
                 break
+        end_offset = found.segments[-1].next_offset if found.segments else 0
+        if end_offset < durable_offset:
+            story = f"ends at offset {end_offset}: {found.report.reason or 'its tail is cut off'}"
+            raise CorruptLog(folder, 0, story)
         is_below = bool(found.segments) and found.segments[-1].next_offset < log_start_offset
         if is_below and clean:
             story = f"ends at {found.segments[-1].next_offset}, below its start {log_start_offset}"
@@ -170,9 +176,9 @@ async def _forget_history(disk: Disk, folder: str) -> None:
         await disk.sync_folder(folder)
 
 
-async def _scan(found: RecoveredSegments, segment: Segment, recovery_point: int | None) -> None:
+async def _scan(found: RecoveredSegments, segment: Segment, must_hold: int | None) -> None:
     """Read a segment from its beginning, record every valid batch, cut the file after the last one. Raises:
-    CorruptLog when a batch below `recovery_point` is invalid, with None at any offset."""
+    CorruptLog when a batch below `must_hold` is invalid, with None at any offset."""
     await segment.restart()
     # Only what is on the disk counts, not what the page cache shows: the last process may have ended after a
     # failed flush, whose pages look written since then (A-20). This also flushes: valid bytes may be in the
@@ -209,7 +215,7 @@ async def _scan(found: RecoveredSegments, segment: Segment, recovery_point: int 
                 header.base_offset, header.next_offset, last_epoch, header.max_timestamp, header.size_bytes
             )
     except CorruptBatch as error:
-        if recovery_point is None or segment.next_offset < recovery_point:
+        if must_hold is None or segment.next_offset < must_hold:
             raise segment.broken(str(error), segment.size) from error
         found.report.reason = f"{segment.log.path} at byte {segment.size}: {error}"
         found.report.dropped_bytes += file_size - segment.size

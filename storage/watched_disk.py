@@ -9,7 +9,7 @@ count by themselves. Appends and reads are page-cache calls and are not watched.
 from collections.abc import Awaitable, Sequence
 from typing import TypeVar
 
-from holdfast.runtime.api import Clock, Disk, File
+from holdfast.runtime.api import Clock, Disk, File, Space
 
 T = TypeVar("T")
 
@@ -131,6 +131,9 @@ class WatchedDisk:
 
     async def exists(self, path: str) -> bool:
         return await self._watch(path).names.over(self._disk.exists(path))
+
+    async def space(self, path: str) -> Space:
+        return await self._watch(path).names.over(self._disk.space(path))
 
     async def lock_folder(self, path: str) -> None:
         await self._watch(path).names.over(self._disk.lock_folder(path))

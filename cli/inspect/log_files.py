@@ -26,7 +26,7 @@ from holdfast.protocol.record_batch import (
     parse_header,
 )
 from holdfast.protocol.schema.fields import SchemaError
-from holdfast.raft.core.control_records import decode_leader_change
+from holdfast.raft.core.control_records import decode_leader_change, decode_voters
 from holdfast.storage import checkpoint, clean_shutdown, snapshots
 from holdfast.storage.core import files
 from holdfast.storage.meta_properties import encode_id
@@ -212,8 +212,9 @@ def decode(header: BatchHeader, batch: bytes) -> list[Record]:
 def metadata_value(record: Record, is_control: bool) -> dict[str, Any]:
     """A record of the metadata log as plain values. Raises: SchemaError, ValueError."""
     if is_control:
-        change = decode_leader_change(record)
-        return {"type": "control" if change is None else "LeaderChange", "data": _plain(change)}
+        change, voters = decode_leader_change(record), decode_voters(record)
+        kind = "LeaderChange" if change else "Voters" if voters else "control"
+        return {"type": kind, "data": _plain(change or voters)}
     value = decode_record(record.value or b"")
     return {"type": type(value).__name__, "data": _plain(value)}
 

@@ -59,6 +59,13 @@ class LeaderChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class VotersWanted:
+    """The quorum's leader, which is this node, has a record of its own to append (K8)."""
+
+    raft_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
 class ConnectionClosed:
     """A connection to this node was closed."""
 
@@ -124,6 +131,7 @@ Event = (
     RequestReceived
     | EntriesCommitted
     | LeaderChanged
+    | VotersWanted
     | ConnectionClosed
     | Probed
     | Tick
@@ -141,6 +149,14 @@ class AppendRecords:
     """Append the values as one atomic batch; the first one must get `base_offset`."""
 
     values: tuple[bytes, ...]
+    raft_epoch: int
+    base_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class AppendVoters:
+    """Append the quorum's own record, which must get `base_offset`."""
+
     raft_epoch: int
     base_offset: int
 
@@ -240,4 +256,4 @@ class AskBroker:
     timeout_ms: int
 
 
-Effect = AppendRecords | Respond | Probe | Resign | LogLine | RecoveryStated | AskBroker
+Effect = AppendRecords | AppendVoters | Respond | Probe | Resign | LogLine | RecoveryStated | AskBroker

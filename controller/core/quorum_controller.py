@@ -20,6 +20,7 @@ from holdfast.controller.core.draft import Draft
 from holdfast.controller.core.durations import Durations
 from holdfast.controller.core.events import (
     AppendRecords,
+    AppendVoters,
     ConnectionClosed,
     Effect,
     EntriesCommitted,
@@ -36,6 +37,7 @@ from holdfast.controller.core.events import (
     Resign,
     Respond,
     Tick,
+    VotersWanted,
 )
 from holdfast.controller.core.operators import topics
 from holdfast.controller.core.operators.requests import OperatorRequests
@@ -125,6 +127,8 @@ class QuorumController:
         self._claim_offset: int | None = None
         #: offset of the next record that this active controller appends
         self._next_offset = 0
+        #: the quorum waits for a place for its own record
+        self._are_voters_wanted = False
         self._pending: deque[_Pending] = deque()
         self._waiting_answers = 0
         #: own committed entries inside a batch that is not committed to its end
@@ -250,6 +254,8 @@ class QuorumController:
                 return self._on_committed(event, now_ms)
             case LeaderChanged():
                 return self._on_leader_changed(event, now_ms)
+            case VotersWanted():
+                return self._on_voters_wanted(event)
             case Tick():
                 return self._on_timer(now_ms)
             case ConnectionClosed():
@@ -496,10 +502,25 @@ class QuorumController:
 
     def _on_leader_changed(self, event: LeaderChanged, now_ms: int) -> list[Effect]:
         effects = self._renounce()
+        self._are_voters_wanted = False
         self._leader_id = event.leader_id
         self._raft_epoch = event.raft_epoch
         self._claim_offset = event.log_end_offset if event.leader_id == self._config.node_id else None
         return effects + self._claim_if_ready(now_ms)
+
+    def _on_voters_wanted(self, event: VotersWanted) -> list[Effect]:
+        if event.raft_epoch != self._raft_epoch:
+            return []
+        self._are_voters_wanted = True
+        return self._append_voters() if self._is_active else []
+
+    def _append_voters(self) -> list[Effect]:
+        """Give the quorum's own record its place among those of this controller."""
+        if not self._are_voters_wanted:
+            return []
+        self._are_voters_wanted = False
+        self._next_offset += 1
+        return [AppendVoters(self._raft_epoch, self._next_offset - 1)]
 
     def _claim_if_ready(self, now_ms: int) -> list[Effect]:
         """Become active once everything in the log at the election is applied (K22)."""
@@ -518,7 +539,7 @@ class QuorumController:
         if self._config.max_idle_interval_ms:
             self._next_noop_ms = now_ms + self._config.max_idle_interval_ms
         text = f"active controller, raft epoch {self._raft_epoch}, metadata offset {self._next_offset}"
-        return [LogLine(Level.INFO, text), *self._write(self._take_over, now_ms)]
+        return [LogLine(Level.INFO, text), *self._append_voters(), *self._write(self._take_over, now_ms)]
 
     def _take_over(self, draft: Draft) -> None:
         """Write what every cluster must have, and finish what the previous controller left half done

@@ -118,6 +118,7 @@ APIS: dict[ApiKey, Api] = {
             topics.DescribeTopicPartitionsRequest,
             topics.DescribeTopicPartitionsResponse,
         ),
+        Api(ApiKey.ADD_RAFT_VOTER, quorum.AddRaftVoterRequest, quorum.AddRaftVoterResponse),
     )
 }
 

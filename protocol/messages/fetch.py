@@ -85,6 +85,14 @@ class FetchRequest:
         "Set by quorum members: the voters in their configuration, ascending; refused by another quorum.",
         default=None,
     )
+    voter_directory_id: bytes | None = field(
+        nullable(uuid),
+        "Set by voters: INVALID_VOTER_KEY when the metadata log names another directory (K8).",
+        default=None,
+    )
+    is_admitted: bool = field(
+        boolean, "Set by voters: the directory counts; false until it has seen its admission.", default=True
+    )
 
 
 @message

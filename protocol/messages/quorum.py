@@ -1,4 +1,4 @@
-"""Vote (52), BeginQuorumEpoch (53), EndQuorumEpoch (54), DescribeQuorum (55) (K1-K16)."""
+"""Vote (52), BeginQuorumEpoch (53), EndQuorumEpoch (54), DescribeQuorum (55), AddRaftVoter (80) (K1-K16)."""
 
 from holdfast.protocol.schema.fields import (
     array,
@@ -12,6 +12,7 @@ from holdfast.protocol.schema.fields import (
     nullable,
     sentence,
     string,
+    uuid,
 )
 
 
@@ -26,6 +27,14 @@ class VoteRequest:
     last_epoch: int = field(int32, "Epoch of the candidate's last batch.")
     last_epoch_end_offset: int = field(int64, "The candidate's log end offset (K5).")
     pre_vote: bool = field(boolean, "True: changes nothing at the receiver.")
+    directory_id: bytes | None = field(
+        nullable(uuid),
+        "The candidate's directory: INVALID_VOTER_KEY when the metadata log names another (K8).",
+        default=None,
+    )
+    bootstraps: bool = field(
+        boolean, "The first election of a new cluster: only all voters together grant it (K8).", default=False
+    )
 
 
 @message
@@ -37,6 +46,9 @@ class VoteResponse:
     raft_epoch: int = field(int32, "The receiver's epoch.")
     leader_id: int = field(int32, "Leader known there, -1 for none.")
     vote_granted: bool = field(boolean, "Yes or no.")
+    directory_id: bytes | None = field(
+        nullable(uuid), "The directory that answers; a vote of another than expected is none.", default=None
+    )
 
 
 @message
@@ -95,3 +107,26 @@ class DescribeQuorumResponse:
     high_watermark: int = field(int64, "End of the committed part of the metadata log, exclusive.")
     voters: tuple[QuorumReplica, ...] = field(array_of(QuorumReplica), "By id.")
     observers: tuple[QuorumReplica, ...] = field(array_of(QuorumReplica), "By id.")
+
+
+@message
+class AddRaftVoterRequest:
+    """Take in the new, empty directory of a voter that has lost its disk, in place of the old one (K8).
+    Brokers forward it to the quorum's leader. Answered when a majority without that voter has committed it.
+    """
+
+    voter_id: int = field(int32, "Voter, as in controller.quorum.voters.")
+    directory_id: bytes | None = field(
+        nullable(uuid), "Its new directory; null: the one with which it fetches and is refused."
+    )
+
+
+@message
+class AddRaftVoterResponse:
+    """From its next fetch on the voter is served, and it votes once it has this change."""
+
+    error_code: int = field(
+        int16, "NONE, VOTER_NOT_FOUND, DUPLICATE_VOTER, NOT_LEADER_OR_FOLLOWER, INVALID_REQUEST, ..."
+    )
+    error_message: str | None = field(nullable(sentence), "What to do about the error.")
+    directory_id: bytes | None = field(nullable(uuid), "The voter's directory from now on, null on error.")

@@ -16,6 +16,7 @@ from holdfast.protocol.messages.fetch import (
     FetchResponse,
 )
 from holdfast.protocol.messages.quorum import (
+    AddRaftVoterResponse,
     BeginQuorumEpochRequest,
     DescribeQuorumResponse,
     EndQuorumEpochRequest,
@@ -25,6 +26,7 @@ from holdfast.protocol.messages.quorum import (
 from holdfast.raft.core.config import RaftConfig
 from holdfast.raft.core.log_shape import LogShape
 from holdfast.raft.core.quorum import QuorumState
+from holdfast.raft.core.voter_directories import VoterDirectories
 
 Refusal: TypeAlias = tuple[ErrorCode, str]
 
@@ -98,6 +100,21 @@ def check_fetch(request: FetchRequest, config: RaftConfig) -> Refusal | None:
             f"fetch offset {row.fetch_offset} without the epoch of the batch before it: send both"
         )
     return None
+
+
+def check_directory(
+    voter_id: int, directory_id: bytes | None, directories: VoterDirectories
+) -> Refusal | None:
+    """Why a voter's vote requests and fetches are refused: its directory is not the one that the metadata log
+    names (K8). None if they are not."""
+    if directory_id is None or not directories.is_other(voter_id, directory_id):
+        return None
+    return ErrorCode.INVALID_VOTER_KEY, (
+        f"the metadata log names directory {directories.known[voter_id].hex()} for voter {voter_id}, this is "
+        f"{directory_id.hex()}, which may lack votes and records that the others rely on: put the voter's "
+        "metadata.log.dir back; or, if that is lost, take the new one in with "
+        f"`holdfast metadata-quorum readmit --voter {voter_id}`"
+    )
 
 
 def _check_cluster(cluster_id: str | None, config: RaftConfig) -> Refusal | None:
@@ -235,15 +252,25 @@ def describe_elsewhere(leader_id: int, raft_epoch: int) -> DescribeQuorumRespons
     )
 
 
+def added(directory_id: bytes) -> AddRaftVoterResponse:
+    """The directory counts from now on (K8)."""
+    return AddRaftVoterResponse(ErrorCode.NONE, None, directory_id)
+
+
+def not_added(refusal: Refusal) -> AddRaftVoterResponse:
+    """Why a voter's directory is not replaced."""
+    return AddRaftVoterResponse(*refusal, None)
+
+
 # --- requests ------------------------------------------------------------------------------------------
 
 
-def fetch_request(config: RaftConfig, raft_epoch: int, shape: LogShape, may_wait: bool) -> FetchRequest:
+def fetch_request(config: RaftConfig, state: QuorumState, shape: LogShape, may_wait: bool) -> FetchRequest:
     """Fetch from the log's end. `may_wait`: wait until there is news."""
     row = FetchPartition(
         METADATA_TOPIC_ID,
         0,
-        raft_epoch,
+        state.raft_epoch,
         shape.log_end_offset,
         shape.last_epoch,
         shape.flushed_offset,
@@ -259,4 +286,6 @@ def fetch_request(config: RaftConfig, raft_epoch: int, shape: LogShape, may_wait
         config.fetch_max_bytes,
         (row,),
         voter_ids=tuple(sorted(config.voters)),
+        voter_directory_id=state.directory_id if config.is_voter else None,
+        is_admitted=state.is_admitted,
     )

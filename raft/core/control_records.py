@@ -1,26 +1,40 @@
-"""Control records of the metadata log: LeaderChange, the first batch of every raft epoch (K12).
+"""Control records of the metadata log: LeaderChange, the first batch of every raft epoch (K12), and Voters,
+which names the voters' directories (K8).
 
 The key is Kafka's (version, type); the value is msgpack in schema order, like metadata records.
 """
 
 import struct
+from collections.abc import Mapping
 
 import msgpack
 
-from holdfast.protocol.record_batch import Record
+from holdfast.protocol.record_batch import Record, decode_records
 from holdfast.protocol.schema.fields import (
     Attachment,
     array,
+    array_of,
     decode_message,
     encode_message,
     field,
     int32,
     message,
+    uuid,
 )
+from holdfast.runtime.api import Buffer
 
 _KEY = struct.Struct(">hh")
 _VERSION = 0
 LEADER_CHANGE = 2
+VOTERS = 6
+
+
+@message
+class VoterDirectory:
+    """The directory under which a voter counts."""
+
+    voter_id: int = field(int32, "Voter.")
+    directory_id: bytes = field(uuid, "Its directory.")
 
 
 @message
@@ -30,14 +44,40 @@ class LeaderChangeRecord:
     leader_id: int = field(int32, "The leader.")
     voters: tuple[int, ...] = field(array(int32), "All voters, ascending.")
     granting_voters: tuple[int, ...] = field(array(int32), "Voters that voted for it, ascending.")
+    directories: tuple[VoterDirectory, ...] = field(
+        array_of(VoterDirectory), "Directories of the voters that are known, by voter (K8).", default=()
+    )
+
+
+@message
+class VotersRecord:
+    """A voter's directory became known, or is replaced. Repeats the others."""
+
+    directories: tuple[VoterDirectory, ...] = field(array_of(VoterDirectory), "By voter.")
 
 
 #: key of every LeaderChange record
 LEADER_CHANGE_KEY = _KEY.pack(_VERSION, LEADER_CHANGE)
+#: key of every Voters record
+VOTERS_KEY = _KEY.pack(_VERSION, VOTERS)
+
+
+def directory_rows(directories: Mapping[int, bytes]) -> tuple[VoterDirectory, ...]:
+    """The rows of a record for `{voter: directory id}`."""
+    return tuple(VoterDirectory(*item) for item in sorted(directories.items()))
 
 
 def encode_leader_change(record: LeaderChangeRecord) -> bytes:
     """The value of a LeaderChange record."""
+    return _encode(record)
+
+
+def encode_voters(record: VotersRecord) -> bytes:
+    """The value of a Voters record."""
+    return _encode(record)
+
+
+def _encode(record: LeaderChangeRecord | VotersRecord) -> bytes:
     packed: bytes = msgpack.packb(encode_message(record, _VERSION, Attachment()))
     return packed
 
@@ -47,3 +87,21 @@ def decode_leader_change(record: Record) -> LeaderChangeRecord | None:
     if record.key != LEADER_CHANGE_KEY or record.value is None:
         return None
     return decode_message(LeaderChangeRecord, msgpack.unpackb(record.value), _VERSION, memoryview(b""))
+
+
+def decode_voters(record: Record) -> VotersRecord | None:
+    """The Voters in a control record, None for another type. Raises: SchemaError, ValueError."""
+    if record.key != VOTERS_KEY or record.value is None:
+        return None
+    return decode_message(VotersRecord, msgpack.unpackb(record.value), _VERSION, memoryview(b""))
+
+
+def directories_in(control_batch: Buffer) -> dict[int, bytes]:
+    """`{voter: directory id}` as the last record of a control batch names them; empty when none does. Raises:
+    CorruptBatch, SchemaError, ValueError."""
+    found: dict[int, bytes] = {}
+    for record in decode_records(control_batch):
+        named = decode_leader_change(record) or decode_voters(record)
+        if named is not None and named.directories:
+            found = {row.voter_id: row.directory_id for row in named.directories}
+    return found

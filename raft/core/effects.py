@@ -6,10 +6,13 @@ come back as events: Persisted, Flushed, Truncated, Answered, SendFailed.
 """
 
 from dataclasses import dataclass
+from enum import Enum
 from typing import TypeAlias
 
 from holdfast.protocol.messages.fetch import FetchRequest, FetchResponse
 from holdfast.protocol.messages.quorum import (
+    AddRaftVoterRequest,
+    AddRaftVoterResponse,
     BeginQuorumEpochRequest,
     DescribeQuorumRequest,
     DescribeQuorumResponse,
@@ -23,9 +26,25 @@ from holdfast.rpc.core.failures import CallFailure
 from holdfast.runtime.stats import LogLine
 
 RaftRequest: TypeAlias = (
-    VoteRequest | BeginQuorumEpochRequest | EndQuorumEpochRequest | FetchRequest | DescribeQuorumRequest
+    VoteRequest
+    | BeginQuorumEpochRequest
+    | EndQuorumEpochRequest
+    | FetchRequest
+    | DescribeQuorumRequest
+    | AddRaftVoterRequest
 )
-RaftResponse: TypeAlias = VoteResponse | QuorumEpochResponse | FetchResponse | DescribeQuorumResponse
+RaftResponse: TypeAlias = (
+    VoteResponse | QuorumEpochResponse | FetchResponse | DescribeQuorumResponse | AddRaftVoterResponse
+)
+
+
+class Control(Enum):
+    """What a control batch of the leader holds."""
+
+    #: the first batch of its epoch (K12)
+    LEADER_CHANGE = "LeaderChange"
+    #: the voters' directories (K8)
+    VOTERS = "Voters"
 
 
 # --- events --------------------------------------------------------------------------------------------
@@ -75,6 +94,11 @@ class Propose:
 
 
 @dataclass(frozen=True, slots=True)
+class ProposeVoters:
+    """The owner of the leading node gives the Voters record that was wanted its place in the log."""
+
+
+@dataclass(frozen=True, slots=True)
 class Persisted:
     """That state, or a later one, is durable."""
 
@@ -109,6 +133,7 @@ Event: TypeAlias = (
     | Answered
     | SendFailed
     | Propose
+    | ProposeVoters
     | Persisted
     | Flushed
     | Truncated
@@ -133,8 +158,8 @@ class Append:
     base_offset: int
     raft_epoch: int
     values: tuple[bytes, ...]
-    #: a LeaderChange record (K12) instead of metadata
-    is_control: bool = False
+    #: a control record instead of metadata
+    control: Control | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,6 +227,22 @@ class LeaderChanged:
     epoch_start_offset: int | None
 
 
+@dataclass(frozen=True, slots=True)
+class VotersWanted:
+    """This leader wants to append a Voters record (K8): its owner, who knows what else it is about to append,
+    answers with ProposeVoters."""
+
+
 Effect: TypeAlias = (
-    Persist | Append | AppendFetched | Truncate | Flush | Send | Reply | Committed | LeaderChanged | LogLine
+    Persist
+    | Append
+    | AppendFetched
+    | Truncate
+    | Flush
+    | Send
+    | Reply
+    | Committed
+    | LeaderChanged
+    | VotersWanted
+    | LogLine
 )

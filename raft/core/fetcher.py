@@ -10,11 +10,13 @@ from typing import TypeAlias
 
 from holdfast.protocol.messages.fetch import FetchPartitionResponse
 from holdfast.protocol.record_batch import CorruptBatch, check_batch
+from holdfast.raft.core.control_records import directories_in
 from holdfast.raft.core.log_shape import LogShape
 
 #: Most doublings of the delay between fetches that fail.
 _DOUBLINGS_MAX = 2
-#: Pause of a node whose fetch was displaced twice within `_TWIN_WINDOW_MS` by one with the same id.
+#: Pause of a node whose fetch was displaced twice within `_TWIN_WINDOW_MS` by one with the same id, or whose
+#: directory is not known.
 _TWIN_PAUSE_MS = 1_000
 _TWIN_WINDOW_MS = 10_000
 
@@ -86,6 +88,12 @@ class Fetcher:
         self._failures += 1
         self.ready_at_ms = now_ms + delay_ms
 
+    def refused(self, now_ms: int) -> None:
+        """The leader does not know this node's directory: ask now and then whether an operator has taken it
+        in (K8)."""
+        self.request_id = self.target_id = None
+        self.ready_at_ms = now_ms + _TWIN_PAUSE_MS
+
     def displaced(self, now_ms: int) -> bool:
         """A fetch with this node's id displaced the one under way. The first may be a late one of this node's
         own: fetch again at once. True when it must be another node's: fetch again after a pause."""
@@ -108,6 +116,8 @@ class Batches:
     """Whole, valid batches that continue the log, each as `(epoch, base offset, end offset)`."""
 
     batches: tuple[tuple[int, int, int], ...]
+    #: (base offset, {voter: directory id}) of the control batches that name directories (K8)
+    directories: tuple[tuple[int, dict[int, bytes]], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +141,7 @@ def judge(row: FetchPartitionResponse, shape: LogShape, raft_epoch: int) -> Judg
             )
         return Diverged(point)
     batches: list[tuple[int, int, int]] = []
+    directories: list[tuple[int, dict[int, bytes]]] = []
     position, end_offset, epoch = 0, shape.log_end_offset, shape.last_epoch
     while position < len(row.records):
         try:
@@ -141,6 +152,13 @@ def judge(row: FetchPartitionResponse, shape: LogShape, raft_epoch: int) -> Judg
             return Unbelievable(f"batch at offset {header.base_offset}, expected {end_offset}")
         if not epoch <= header.leader_epoch <= raft_epoch:
             return Unbelievable(f"batch of epoch {header.leader_epoch}, expected {epoch} to {raft_epoch}")
+        if header.is_control:
+            try:
+                named = directories_in(row.records[position : position + header.size_bytes])
+            except ValueError as error:
+                return Unbelievable(f"control batch at offset {header.base_offset}: {error}")
+            if named:
+                directories.append((header.base_offset, named))
         position, end_offset, epoch = position + header.size_bytes, header.next_offset, header.leader_epoch
         batches.append((epoch, header.base_offset, end_offset))
-    return Batches(tuple(batches))
+    return Batches(tuple(batches), tuple(directories))

@@ -35,7 +35,7 @@ def send_fetch(member: Member) -> None:
         return
     # After a failure the answer that was lost may have had a new high watermark: then do not wait for more.
     may_wait = isinstance(role, Follower) and role.has_fetched and not fetcher.is_retry
-    request = answers.fetch_request(config, member.state.raft_epoch, member.shape, may_wait)
+    request = answers.fetch_request(config, member.state, member.shape, may_wait)
     fetcher.sent(member.send(target_id, request, config.fetch_timeout_ms), target_id)
 
 
@@ -55,6 +55,10 @@ def fetch_answered(member: Member, response: FetchResponse) -> None:
     if response.error_code == ErrorCode.DUPLICATE_BROKER_REGISTRATION:
         if member.fetcher.displaced(member.now_ms):
             member.note(f"voter {answered_by} ended a fetch of this node: {response.error_message}")
+        return
+    if response.error_code == ErrorCode.INVALID_VOTER_KEY:
+        member.note(f"voter {answered_by}: {response.error_message}")
+        member.fetcher.refused(member.now_ms)
         return
     if response.error_code != ErrorCode.NONE or row is None:
         member.note(f"voter {answered_by} refused a fetch of this node: {response.error_message}")
@@ -107,6 +111,7 @@ def _truncate(member: Member, end_offset: int) -> None:
     )
     member.note(f"cutting the log from {shape.log_end_offset} to {end_offset}: the leader's differs there")
     shape.truncate_to(end_offset)
+    member.directories.truncate_to(end_offset)
     member.is_truncating = True
     member.out.append(Truncate(end_offset))
 
@@ -117,6 +122,8 @@ def _append_fetched(member: Member, judgement: Batches, records: memoryview) -> 
     base_offset = member.shape.log_end_offset
     for epoch, batch_base_offset, batch_end_offset in judgement.batches:
         member.shape.append(epoch, batch_base_offset, batch_end_offset)
+    for offset, named in judgement.directories:
+        member.directories.append(offset, named)
     member.out.append(AppendFetched(base_offset, member.shape.log_end_offset, records))
     if member.config.is_voter:
         member.out.append(Flush())

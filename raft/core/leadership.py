@@ -12,6 +12,7 @@ from holdfast.protocol.messages.quorum import QuorumReplica
 from holdfast.raft.core.progress import NEVER_MS, UNKNOWN_OFFSET, ParkedFetch, Progress
 from holdfast.raft.core.quorum import majority_count, majority_offset
 from holdfast.raft.core.voter_calls import VoterCalls
+from holdfast.raft.core.voter_directories import VoterDirectories
 
 #: Observers that a leader remembers; the one silent for longest is dropped first.
 OBSERVERS_MAX = 1000
@@ -31,6 +32,10 @@ class Leader:
     observers: dict[int, Progress]
     #: parked fetches of dropped observers, to be answered at once
     evicted: list[ParkedFetch] = field(default_factory=list)
+    #: {voter: directory id} that the owner is asked to give a place in the log (K8)
+    wanted: dict[int, bytes] = field(default_factory=dict)
+    #: requests to replace a directory, answered when that is committed: (token, voter, directory id)
+    additions: list[tuple[int, int, bytes]] = field(default_factory=list)
 
     @staticmethod
     def elected(
@@ -56,7 +61,8 @@ class Leader:
     def committed_end(self, own_flushed_offset: int) -> int | None:
         """The end that a majority holds durably; the own log counts only as far as it is flushed (K13). None
         while that is not above the start of the epoch (K12)."""
-        ends = [own_flushed_offset, *(progress.end_offset for progress in self.voters.values())]
+        ends = [own_flushed_offset]
+        ends += [voter.end_offset if voter.counts else UNKNOWN_OFFSET for voter in self.voters.values()]
         end_offset = majority_offset(ends)
         return end_offset if end_offset > self.epoch_start_offset else None
 
@@ -66,7 +72,10 @@ class Leader:
         if needed == 0:
             return None
         seen_ms = sorted(
-            (max(self.elected_at_ms, progress.last_fetch_ms) for progress in self.voters.values()),
+            (
+                max(self.elected_at_ms, voter.last_fetch_ms if voter.counts else NEVER_MS)
+                for voter in self.voters.values()
+            ),
             reverse=True,
         )
         return seen_ms[needed - 1] + timeout_ms
@@ -103,6 +112,14 @@ class Leader:
         for progress in self.replicas():
             progress.parked = None
         return taken
+
+    def take_added(self, directories: VoterDirectories, high_watermark: int) -> Iterator[tuple[int, bytes]]:
+        """Remove and return the requests whose change is committed: (token, directory id)."""
+        for addition in list(self.additions):
+            token, voter_id, directory_id = addition
+            if directories.is_named_below(high_watermark, voter_id, directory_id):
+                self.additions.remove(addition)
+                yield token, directory_id
 
     def next_parked_deadline_ms(self) -> int | None:
         return min((p.parked.deadline_ms for p in self.replicas() if p.parked is not None), default=None)

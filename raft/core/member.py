@@ -7,12 +7,20 @@ Owns role, epoch, vote, leader, log shape and high watermark, and the list of ef
 
 from dataclasses import dataclass
 
+from holdfast.protocol.errors import ErrorCode
 from holdfast.raft.core import answers, election
 from holdfast.raft.core.config import BATCH_MAX_BYTES, RaftConfig
-from holdfast.raft.core.control_records import LeaderChangeRecord, encode_leader_change
+from holdfast.raft.core.control_records import (
+    LeaderChangeRecord,
+    VotersRecord,
+    directory_rows,
+    encode_leader_change,
+    encode_voters,
+)
 from holdfast.raft.core.effects import (
     Append,
     Committed,
+    Control,
     Effect,
     Flush,
     LeaderChanged,
@@ -22,13 +30,15 @@ from holdfast.raft.core.effects import (
     Read,
     Reply,
     Send,
+    VotersWanted,
 )
 from holdfast.raft.core.fetcher import Fetcher
 from holdfast.raft.core.leadership import Leader
 from holdfast.raft.core.log_shape import LogShape
-from holdfast.raft.core.quorum import BadQuorumState, QuorumState, Votes
+from holdfast.raft.core.quorum import START_ANEW, BadQuorumState, QuorumState, Votes
 from holdfast.raft.core.roles import LEGAL_MOVES, Candidate, Follower, Prospective, Resigned, Role, Unattached
 from holdfast.raft.core.voter_calls import VoterCalls
+from holdfast.raft.core.voter_directories import VoterDirectories
 from holdfast.runtime.api import Random
 from holdfast.runtime.stats import Level, LogLine
 
@@ -56,26 +66,35 @@ def _check_may_not_know(config: RaftConfig, state: QuorumState, shape: LogShape)
         raise BadQuorumState(
             f"quorum-state in {config.folder} is missing or older than the log beside it (it knows epoch "
             f"{state.raft_epoch}, the log ends in epoch {shape.last_epoch}), so this voter no longer knows "
-            "whom it voted for: put the file back as it was at the last stop; or, only if the other voters "
-            "hold a majority with everything that was committed, remove that folder, to begin anew"
+            f"whom it voted for: put the file back as it was at the last stop; or, {START_ANEW}"
         )
 
 
 class Member:
     """State and transitions. Effects collect in `out` until the node takes them."""
 
-    def __init__(self, config: RaftConfig, random: Random, state: QuorumState, shape: LogShape) -> None:
-        """`state`: content of the quorum-state file, or a new one; `shape`: the recovered log. Raises:
-        BadQuorumState."""
+    def __init__(
+        self,
+        config: RaftConfig,
+        random: Random,
+        state: QuorumState,
+        shape: LogShape,
+        directories: VoterDirectories | None = None,
+    ) -> None:
+        """`state`: content of the quorum-state file, or a new one; `shape`: the recovered log; `directories`:
+        what it says of the voters. Raises: BadQuorumState."""
         self.config = config
         self.random = random
         self.shape = shape
+        self.directories = directories or VoterDirectories()
         #: the state that is surely on disk (Q-9)
         self.durable_state = state
         if shape.last_epoch > state.raft_epoch:
             # The log proves an epoch that the file does not have.
             _check_may_not_know(config, state, shape)
-            state = QuorumState(shape.last_epoch)
+            state = state.of_epoch(shape.last_epoch)
+        if len(config.voters) == 1:
+            state = state.admitted()  # no other voter has relied on it
         #: epoch, vote and leader; changed by `_set_state`, and the epoch never falls (Q-6)
         self.state = state
         #: changed by `_enter` only
@@ -111,6 +130,12 @@ class Member:
     def leader_hint(self) -> int:
         """`leader_id` as on the wire: -1 when unknown."""
         return -1 if self.leader_id is None else self.leader_id
+
+    @property
+    def may_run(self) -> bool:
+        """It may ask for votes. A new directory only as long as its log is empty, for the first election of a
+        new cluster (K8)."""
+        return self.state.is_admitted or self.shape.log_end_offset == 0
 
     def snapshot(self) -> Snapshot:
         return Snapshot(
@@ -190,6 +215,9 @@ class Member:
         if isinstance(left, Leader):
             for parked in left.take_all_parked():
                 self.reply(parked.token, self.not_leader())
+            for token, _, _ in left.additions:
+                text = "the leadership ended before the change was committed: ask again whether it is"
+                self.reply(token, answers.not_added((ErrorCode.NOT_LEADER_OR_FOLLOWER, text)))
         self.fetcher.reset()
 
     def _set_state(self, state: QuorumState) -> None:
@@ -214,16 +242,17 @@ class Member:
 
     def become_unattached(self, raft_epoch: int, voted_for: int | None = None) -> None:
         """Enter a later epoch without a leader, or vote in this epoch."""
-        state = self.state if raft_epoch == self.state.raft_epoch else QuorumState(raft_epoch)
+        state = self.state if raft_epoch == self.state.raft_epoch else self.state.of_epoch(raft_epoch)
         if voted_for is not None:
-            state = QuorumState(raft_epoch, voted_for, state.leader_id)
+            # A new directory votes in the first election of a cluster only, and counts from then on (K8).
+            state = state.of_epoch(raft_epoch, voted_for, state.leader_id).admitted()
         self._set_state(state)
         self._enter(Unattached(self.election_deadline_ms() if self.config.is_voter else None))
 
     def become_follower(self, raft_epoch: int, leader_id: int) -> None:
         """Follow the leader of this or a later epoch."""
         voted_for = self.state.voted_for if raft_epoch == self.state.raft_epoch else None
-        self._set_state(QuorumState(raft_epoch, voted_for, leader_id))
+        self._set_state(self.state.of_epoch(raft_epoch, voted_for, leader_id))
         self._failed_elections = 0
         self._enter(Follower(leader_id, self.fetch_deadline_ms()))
 
@@ -235,15 +264,23 @@ class Member:
             leader_id, is_gone = role.leader_id, role.is_leader_gone
         if isinstance(role, Candidate) and not role.is_backing_off:
             self._failed_elections += 1
-        votes = Votes(len(config.voters), config.node_id)
+        # A new directory cannot know whether the cluster is new, or only its disk: all voters must say (K8).
+        votes = Votes(len(config.voters), config.node_id, needs_all=not self.state.is_admitted)
         calls = self.calls_to(config.other_voters)
         self._enter(Prospective(leader_id, is_gone, votes, calls, self.election_deadline_ms()))
         if votes.is_won:
-            self.become_candidate()
+            self.become_candidate(votes)
 
     def prospective_lost(self, role: Prospective) -> None:
         """A majority refused the pre-vote, or its time is over (K2)."""
         self._failed_elections += 1
+        if not self.state.is_admitted:
+            others = ", ".join(map(str, self.config.other_voters))
+            self.note(
+                f"this voter's directory is new, so it waits. In a new cluster: start the voters {others}, "
+                "too, the first election needs all of them. If its disk was lost or replaced: take the new "
+                f"one in with `holdfast metadata-quorum readmit --voter {self.config.node_id}`"
+            )
         if role.leader_id is None:
             self.become_unattached(self.state.raft_epoch)
             return
@@ -254,12 +291,14 @@ class Member:
             follower.deadline_ms = self._retry_deadline_ms()
         self._enter(follower)
 
-    def become_candidate(self) -> None:
-        """Run for election in a new epoch, with the own vote (K2)."""
-        config = self.config
-        self._set_state(QuorumState(self.state.raft_epoch + 1, config.node_id))
+    def become_candidate(self, pre_votes: Votes) -> None:
+        """Run for election in a new epoch, with the own vote, after the pre-votes were won (K2)."""
+        config, bootstraps = self.config, not self.state.is_admitted
+        self._set_state(self.state.of_epoch(self.state.raft_epoch + 1, config.node_id).admitted())
         votes = Votes(len(config.voters), config.node_id)
-        self._enter(Candidate(votes, self.calls_to(config.other_voters), self.election_deadline_ms()))
+        votes.directories = dict(pre_votes.directories)
+        calls = self.calls_to(config.other_voters)
+        self._enter(Candidate(votes, calls, self.election_deadline_ms(), bootstraps=bootstraps))
         if votes.is_won:
             self.become_leader(votes)
 
@@ -273,13 +312,19 @@ class Member:
     def become_leader(self, votes: Votes) -> None:
         """Become the leader of the epoch in which a majority voted for this member."""
         config = self.config
-        self._set_state(QuorumState(self.state.raft_epoch, config.node_id, config.node_id))
+        self._set_state(self.state.of_epoch(self.state.raft_epoch, config.node_id, config.node_id))
         self._failed_elections = 0
         begin = self.calls_to(config.other_voters)
         self._enter(Leader.elected(config.other_voters, self.shape.log_end_offset, begin, self.now_ms))
         # Records of older epochs commit only together with one of this epoch (K12).
-        change = LeaderChangeRecord(config.node_id, tuple(sorted(config.voters)), votes.granting_voters)
-        self.append((encode_leader_change(change),), is_control=True)
+        directories = votes.directories | self.directories.known
+        if self.state.directory_id is not None:
+            directories[config.node_id] = self.state.directory_id
+        change = LeaderChangeRecord(
+            config.node_id, tuple(sorted(config.voters)), votes.granting_voters, directory_rows(directories)
+        )
+        self.directories.append(self.shape.log_end_offset, directories)
+        self.append((encode_leader_change(change),), Control.LEADER_CHANGE)
 
     def resign(self, reason: str) -> None:
         """Resign, and name the preferred successors (K3, K6)."""
@@ -331,13 +376,30 @@ class Member:
 
     # --- log -------------------------------------------------------------------------------------------
 
-    def append(self, values: tuple[bytes, ...], is_control: bool = False) -> None:
+    def want_directory(self, voter_id: int, directory_id: bytes) -> None:
+        """The log shall name this directory. The owner, who counts the offsets of its records, says when."""
+        leader = self.role
+        assert isinstance(leader, Leader), "only the leader appends, in its own epoch (A-15)"
+        if leader.wanted.get(voter_id) != directory_id:
+            leader.wanted[voter_id] = directory_id
+            self.out.append(VotersWanted())
+
+    def name_directories(self) -> None:
+        """Append a Voters record with the directories that are wanted (K8)."""
+        leader = self.role
+        assert isinstance(leader, Leader), "only the leader appends, in its own epoch (A-15)"
+        directories = self.directories.known | leader.wanted
+        leader.wanted = {}
+        self.directories.append(self.shape.log_end_offset, directories)
+        self.append((encode_voters(VotersRecord(directory_rows(directories))),), Control.VOTERS)
+
+    def append(self, values: tuple[bytes, ...], control: Control | None = None) -> None:
         """Append the leader's own batch."""
         assert isinstance(self.role, Leader), "only the leader appends, in its own epoch (A-15)"
         assert values and sum(map(len, values)) <= BATCH_MAX_BYTES, "a batch has a limit: cut it before"
         base_offset = self.shape.log_end_offset
         self.shape.append(self.state.raft_epoch, base_offset, base_offset + len(values))
-        self.out += (Append(base_offset, self.state.raft_epoch, values, is_control), Flush())
+        self.out += (Append(base_offset, self.state.raft_epoch, values, control), Flush())
 
     def flushed(self, up_to_offset: int) -> None:
         """Everything below the offset is durable; only now it counts for the commit (K13)."""
@@ -359,6 +421,16 @@ class Member:
             assert to_offset <= self.shape.log_end_offset, "what is committed is in the log"
             self.high_watermark = to_offset
             self.out.append(Committed(to_offset))
+            self._see_admission()
+
+    def _see_admission(self) -> None:
+        """A committed record that names this directory proves that a majority without it holds all that this
+        voter may have held under another, and is in an epoch in which it gave no vote that counts (K8)."""
+        state = self.state
+        if state.is_admitted or state.directory_id is None:
+            return
+        if self.directories.is_named_below(self.high_watermark, self.config.node_id, state.directory_id):
+            self._set_state(state.admitted())
 
     def not_leader(self, asked_epoch: int | None = None) -> RaftResponse:
         """The answer to a fetch that this member does not serve: why, and where the leader is (K10)."""

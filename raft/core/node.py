@@ -24,6 +24,7 @@ from holdfast.raft.core.effects import (
     Flushed,
     Persisted,
     Propose,
+    ProposeVoters,
     RaftRequest,
     RaftResponse,
     RequestReceived,
@@ -38,6 +39,7 @@ from holdfast.raft.core.log_shape import LogShape
 from holdfast.raft.core.member import Member, Snapshot
 from holdfast.raft.core.quorum import FIRST_EPOCH, QuorumState
 from holdfast.raft.core.roles import Candidate, Follower, Prospective, Resigned, Unattached
+from holdfast.raft.core.voter_directories import VoterDirectories
 from holdfast.rpc.core.failures import CallFailure
 from holdfast.runtime.api import Random
 
@@ -45,12 +47,19 @@ from holdfast.runtime.api import Random
 class RaftNode:
     """A voter or an observer. Call `start` once, then `handle` for every event."""
 
-    def __init__(self, config: RaftConfig, random: Random, state: QuorumState, shape: LogShape) -> None:
-        """`state`: content of the quorum-state file; `shape`: the recovered log. Raises: ValueError,
-        BadQuorumState."""
+    def __init__(
+        self,
+        config: RaftConfig,
+        random: Random,
+        state: QuorumState,
+        shape: LogShape,
+        directories: VoterDirectories | None = None,
+    ) -> None:
+        """`state`: content of the quorum-state file; `shape`: the recovered log; `directories`: what it says
+        of the voters. Raises: ValueError, BadQuorumState."""
         config.validate()
         self._config = config
-        self._member = Member(config, random, state, shape)
+        self._member = Member(config, random, state, shape, directories)
 
     @property
     def raft_epoch(self) -> int:
@@ -118,6 +127,8 @@ class RaftNode:
                 self._send_failed(request_id, failure)
             case Propose(values):
                 member.append(values)
+            case ProposeVoters():
+                member.name_directories()
             case Flushed(up_to_offset):
                 member.flushed(up_to_offset)
             case Truncated(end_offset):
@@ -147,12 +158,16 @@ class RaftNode:
                 member.resign("too few voters have fetched for 1.5 times the fetch timeout (K7)")
             else:
                 serving.answer_parked(member, role)
+                serving.answer_added(member, role)
             return
         if role.deadline_ms is None or role.deadline_ms > member.now_ms or member.is_truncating:
             return
         match role:
             case Unattached() | Follower() | Candidate():
-                member.become_prospective()
+                if member.may_run:
+                    member.become_prospective()
+                else:
+                    role.deadline_ms = member.election_deadline_ms()  # a leader of the others calls it (K8)
             case Prospective():
                 member.prospective_lost(role)
             case Resigned():
@@ -169,7 +184,8 @@ class RaftNode:
     def _call_of(self, role: Leader | Prospective | Candidate | Resigned, voter_id: int) -> RaftRequest:
         """The request of a role to each of the other voters."""
         cluster_id, node_id = self._config.cluster_id, self._config.node_id
-        epoch, shape = self._member.state.raft_epoch, self._member.shape
+        state, shape = self._member.state, self._member.shape
+        epoch = state.raft_epoch
         match role:
             case Leader():
                 return BeginQuorumEpochRequest(cluster_id, node_id, epoch, voter_id)
@@ -179,7 +195,15 @@ class RaftNode:
                 last_epoch = max(FIRST_EPOCH, shape.last_epoch)
                 is_pre_vote = isinstance(role, Prospective)
                 return VoteRequest(
-                    cluster_id, epoch, node_id, voter_id, last_epoch, shape.log_end_offset, is_pre_vote
+                    cluster_id,
+                    epoch,
+                    node_id,
+                    voter_id,
+                    last_epoch,
+                    shape.log_end_offset,
+                    is_pre_vote,
+                    state.directory_id,
+                    bootstraps=role.bootstraps if isinstance(role, Candidate) else not state.is_admitted,
                 )
 
     # --- outcomes of requests --------------------------------------------------------------------------
@@ -215,11 +239,12 @@ class RaftNode:
         member, role = self._member, self._member.role
         if voter_id is None or not isinstance(role, (Prospective, Candidate)):
             return
-        role.votes.record(voter_id, response.vote_granted)
+        granted = response.vote_granted and not self._is_of_other_directory(role, voter_id, response)
+        role.votes.record(voter_id, granted, response.directory_id)
         match role:
             case Prospective():
                 if role.votes.is_won:
-                    member.become_candidate()
+                    member.become_candidate(role.votes)
                 elif role.votes.is_lost:
                     member.prospective_lost(role)
             case Candidate():
@@ -227,6 +252,18 @@ class RaftNode:
                     member.become_leader(role.votes)
                 elif role.votes.is_lost:
                     member.candidate_lost(role)
+
+    def _is_of_other_directory(
+        self, role: Prospective | Candidate, voter_id: int, response: VoteResponse
+    ) -> bool:
+        """The vote comes from another directory than the log names, or than gave the pre-vote: from a disk
+        that does not hold what this voter promised (K8)."""
+        asked = role.votes.directories.get(voter_id, response.directory_id)
+        directories = self._member.directories
+        if asked == response.directory_id and not directories.is_other(voter_id, response.directory_id):
+            return False
+        self._member.note(f"voter {voter_id} votes from another directory than before: that counts nothing")
+        return True
 
     def _send_failed(self, request_id: int, failure: CallFailure) -> None:
         self._call_failed(request_id)

@@ -34,6 +34,10 @@ class Progress:
     #: the high watermark in the last answer; a higher one is news
     told_high_watermark: int = UNKNOWN_OFFSET
     parked: ParkedFetch | None = None
+    #: False for a voter whose directory is not admitted yet: it makes no majority (K8)
+    counts: bool = True
+    #: the directory of a voter's last fetch that was refused because the log names another (K8)
+    refused_directory: bytes | None = None
 
     def on_fetch(self, fetch_offset: int, log_end_offset: int, now_ms: int) -> None:
         """The replica fetches from `fetch_offset`, up to which its log equals the leader's.

@@ -4,8 +4,9 @@ Knows neither nodes nor roles.
 """
 
 import json
+import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 #: Epoch before the first election; no batch carries it.
 FIRST_EPOCH = 0
@@ -36,31 +37,44 @@ class LogPosition:
 class Votes:
     """Answers of one election, real or pre-vote. Each voter counts once."""
 
-    __slots__ = ("_granted", "_rejected", "_voter_count")
+    __slots__ = ("_granted", "_needed", "_rejected", "_voter_count", "directories")
 
-    def __init__(self, voter_count: int, own_id: int) -> None:
+    def __init__(self, voter_count: int, own_id: int, *, needs_all: bool = False) -> None:
+        """`needs_all`: all voters must grant, not only a majority."""
         self._voter_count = voter_count
+        self._needed = voter_count if needs_all else majority_count(voter_count)
         self._granted = {own_id}
         self._rejected: set[int] = set()
+        #: {voter: directory id} of those that granted it, as far as they named one
+        self.directories: dict[int, bytes] = {}
 
-    def record(self, voter_id: int, granted: bool) -> None:
-        """Count the answer of one voter."""
+    def record(self, voter_id: int, granted: bool, directory_id: bytes | None = None) -> None:
+        """Count the answer of one voter, which its directory gave."""
         (self._granted if granted else self._rejected).add(voter_id)
         assert not self._granted & self._rejected, "a voter answers an election once"
+        if granted and directory_id is not None:
+            self.directories[voter_id] = directory_id
 
     @property
     def is_won(self) -> bool:
-        return len(self._granted) >= majority_count(self._voter_count)
+        return len(self._granted) >= self._needed
 
     @property
     def is_lost(self) -> bool:
-        """So many voters refused that a majority is out of reach."""
-        return len(self._rejected) > self._voter_count - majority_count(self._voter_count)
+        """So many voters refused that the grants it needs are out of reach."""
+        return len(self._rejected) > self._voter_count - self._needed
 
     @property
     def granting_voters(self) -> tuple[int, ...]:
         """Ascending."""
         return tuple(sorted(self._granted))
+
+
+#: What an operator does with a voter whose files are lost or damaged, in messages.
+START_ANEW = (
+    "only if the other voters hold a majority with everything that was committed, remove that folder, start "
+    "this voter, and take it in with `holdfast metadata-quorum readmit`"
+)
 
 
 class BadQuorumState(ValueError):
@@ -74,29 +88,51 @@ class QuorumState:
     raft_epoch: int = FIRST_EPOCH
     voted_for: int | None = None
     leader_id: int | None = None
+    #: 16 bytes, chosen at random when a voter's quorum-state file is made; None for an observer
+    directory_id: bytes | None = None
+    #: this directory votes and counts (K8). False for a new one: the voter may have lost another, with votes
+    #: and records that the others rely on
+    is_admitted: bool = True
+
+    def of_epoch(
+        self, raft_epoch: int, voted_for: int | None = None, leader_id: int | None = None
+    ) -> "QuorumState":
+        """The state of the same directory with this epoch, vote and leader."""
+        return QuorumState(raft_epoch, voted_for, leader_id, self.directory_id, self.is_admitted)
+
+    def admitted(self) -> "QuorumState":
+        """This state, and the directory counts."""
+        return replace(self, is_admitted=True)
 
     def allows(self, later: "QuorumState") -> bool:
-        """True when `later` may follow this state: it keeps the vote and the leader of the epoch (Q-6)."""
+        """True when `later` may follow this state: it keeps the vote and the leader of the epoch (Q-6), and
+        the directory."""
+        if self.directory_id != later.directory_id or self.is_admitted > later.is_admitted:
+            return False
         if later.raft_epoch != self.raft_epoch:
             return later.raft_epoch > self.raft_epoch
         return self.voted_for in (None, later.voted_for) and self.leader_id in (None, later.leader_id)
 
     def to_json(self, cluster_id: str) -> str:
         """The text of the quorum-state file. Field names are Kafka's."""
-        return json.dumps(
-            {
-                "clusterId": cluster_id,
-                "leaderId": -1 if self.leader_id is None else self.leader_id,
-                "leaderEpoch": self.raft_epoch,
-                "votedId": -1 if self.voted_for is None else self.voted_for,
-                "data_version": _STATE_VERSION,
-            }
-        )
+        fields: dict[str, object] = {
+            "clusterId": cluster_id,
+            "leaderId": -1 if self.leader_id is None else self.leader_id,
+            "leaderEpoch": self.raft_epoch,
+            "votedId": -1 if self.voted_for is None else self.voted_for,
+            "data_version": _STATE_VERSION,
+        }
+        if self.directory_id is not None:
+            fields |= {"directoryId": self.directory_id.hex(), "admitted": self.is_admitted}
+        return json.dumps(fields)
 
     @staticmethod
     def from_json(text: str, cluster_id: str) -> "QuorumState":
-        """Raises: BadQuorumState."""
-        hint = "restore it from a backup, or remove this voter's folder only if the others hold a majority"
+        """The state in a file. One of an earlier build has no directory id: its voter votes on.
+
+        Raises: BadQuorumState.
+        """
+        hint = f"put it back as it was at the last stop; or {START_ANEW}"
         try:
             fields = json.loads(text)
             version, stored_id = fields["data_version"], fields["clusterId"]
@@ -113,8 +149,21 @@ class QuorumState:
         # bool is an int in Python, and a float may be rounded: this software writes neither.
         if not all(type(number) is int and -1 <= number <= _INT32_MAX for number in numbers):
             raise BadQuorumState(f"quorum-state holds a bad epoch or id ({text.strip()}): {hint}")
+        directory, is_admitted = fields.get("directoryId"), fields.get("admitted", True)
+        if not (directory is None or _is_id(directory)) or type(is_admitted) is not bool:
+            raise BadQuorumState(f"quorum-state holds a bad directory id ({text.strip()}): {hint}")
         epoch, voted, leader = numbers
         # The largest number is not valid either: there must be a next epoch.
         if not FIRST_EPOCH <= epoch < _INT32_MAX:
             raise BadQuorumState(f"quorum-state holds an impossible epoch ({text.strip()}): {hint}")
-        return QuorumState(epoch, None if voted == -1 else voted, None if leader == -1 else leader)
+        return QuorumState(
+            epoch,
+            None if voted == -1 else voted,
+            None if leader == -1 else leader,
+            None if directory is None else bytes.fromhex(directory),
+            is_admitted,
+        )
+
+
+def _is_id(text: object) -> bool:
+    return isinstance(text, str) and re.fullmatch("[0-9a-f]{32}", text) is not None

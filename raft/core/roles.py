@@ -60,6 +60,8 @@ class Candidate:
     #: end of the election, or of the back-off after it was lost
     deadline_ms: int
     is_backing_off: bool = False
+    #: it runs in the first election of a new cluster: new directories vote for it (K8)
+    bootstraps: bool = False
 
 
 @dataclass(slots=True)

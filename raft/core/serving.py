@@ -7,6 +7,7 @@ Owns nothing; every function takes the member and adds the answer to its effects
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.fetch import CONSUMER_REPLICA_ID, FetchRequest, FetchResponse
 from holdfast.protocol.messages.quorum import (
+    AddRaftVoterRequest,
     BeginQuorumEpochRequest,
     DescribeQuorumRequest,
     EndQuorumEpochRequest,
@@ -19,7 +20,7 @@ from holdfast.raft.core import answers, election
 from holdfast.raft.core.effects import RaftRequest, Read
 from holdfast.raft.core.leadership import Leader
 from holdfast.raft.core.member import Member
-from holdfast.raft.core.progress import ParkedFetch
+from holdfast.raft.core.progress import UNKNOWN_OFFSET, ParkedFetch
 from holdfast.raft.core.quorum import FIRST_EPOCH, LogPosition
 
 
@@ -36,24 +37,35 @@ def serve(member: Member, token: int, request: RaftRequest, wall_ms: int) -> Non
             _end_epoch(member, token, request)
         case DescribeQuorumRequest():
             _describe(member, token, wall_ms)
+        case AddRaftVoterRequest():
+            _add_voter(member, token, request)
 
 
 def _vote(member: Member, token: int, request: VoteRequest) -> None:
-    refusal = answers.check_vote(request, member.config, member.state.raft_epoch)
+    refusal = answers.check_vote(request, member.config, member.state.raft_epoch) or (
+        answers.check_directory(request.candidate_id, request.directory_id, member.directories)
+    )
     granted = False
     if refusal is None:
         if request.raft_epoch > member.state.raft_epoch:
             member.become_unattached(request.raft_epoch)
         candidate = LogPosition(request.last_epoch, request.last_epoch_end_offset)
         own = LogPosition(max(FIRST_EPOCH, member.shape.last_epoch), member.shape.log_end_offset)
-        if request.pre_vote:
+        is_first = request.bootstraps and own.end_offset == candidate.end_offset == 0
+        if not (member.state.is_admitted or is_first):
+            pass  # a new directory votes in the first election of a cluster only (K8)
+        elif request.pre_vote:
             granted = election.may_grant_pre_vote(member.role, own, candidate)
         else:
             granted = election.may_grant_vote(member.state, request.candidate_id, own, candidate)
             if granted:
                 member.become_unattached(request.raft_epoch, voted_for=request.candidate_id)
     code, text = refusal or (ErrorCode.NONE, None)
-    member.reply(token, VoteResponse(code, text, member.state.raft_epoch, member.leader_hint, granted))
+    state = member.state
+    member.reply(
+        token,
+        VoteResponse(code, text, state.raft_epoch, member.leader_hint, granted, state.directory_id),
+    )
 
 
 def _begin_epoch(member: Member, token: int, request: BeginQuorumEpochRequest) -> None:
@@ -93,6 +105,59 @@ def _describe(member: Member, token: int, wall_ms: int) -> None:
     member.reply(token, answers.describe(config.node_id, epoch, member.high_watermark, voters, observers))
 
 
+# --- directories of voters (K8) ------------------------------------------------------------------------
+
+
+def _add_voter(member: Member, token: int, request: AddRaftVoterRequest) -> None:
+    """Name the new directory of a voter in the log; the answer waits until that is committed."""
+    leader = member.role
+    if not isinstance(leader, Leader):
+        text = f"not the leader: ask node {member.leader_hint}, or again later"
+        member.reply(token, answers.not_added((ErrorCode.NOT_LEADER_OR_FOLLOWER, text)))
+        return
+    voter = leader.voters.get(request.voter_id)
+    if voter is None:
+        others = sorted(leader.voters)
+        text = f"voter {request.voter_id} is not one of the other voters {others}: correct the id"
+        member.reply(token, answers.not_added((ErrorCode.VOTER_NOT_FOUND, text)))
+        return
+    directory_id = request.directory_id or voter.refused_directory
+    if directory_id is None:
+        text = f"voter {request.voter_id} was not refused for a new directory: start it, or name that"
+        member.reply(token, answers.not_added((ErrorCode.INVALID_REQUEST, text)))
+        return
+    if member.directories.known.get(request.voter_id) == directory_id:
+        text = f"voter {request.voter_id} has directory {directory_id.hex()} already: nothing is to be done"
+        member.reply(token, answers.not_added((ErrorCode.DUPLICATE_VOTER, text)))
+        return
+    # The old directory counts no more, and the new one not before it knows that this is committed.
+    voter.counts, voter.refused_directory, voter.end_offset = False, None, UNKNOWN_OFFSET
+    leader.additions.append((token, request.voter_id, directory_id))
+    member.want_directory(request.voter_id, directory_id)
+
+
+def answer_added(member: Member, leader: Leader) -> None:
+    """Answer the requests to replace a directory whose change is committed."""
+    for token, directory_id in leader.take_added(member.directories, member.high_watermark):
+        member.reply(token, answers.added(directory_id))
+
+
+def _take_directory(member: Member, leader: Leader, request: FetchRequest) -> answers.Refusal | None:
+    """Look at the directory of a voter that fetches. One that the log names none for is written into it. Why
+    the fetch is refused, None if it is not."""
+    voter, directory_id = leader.voters.get(request.replica_id), request.voter_directory_id
+    if voter is None:
+        return None
+    refusal = answers.check_directory(request.replica_id, directory_id, member.directories)
+    if refusal is not None:
+        voter.refused_directory = directory_id
+        return refusal
+    voter.counts = request.is_admitted
+    if directory_id is not None and request.replica_id not in member.directories.known:
+        member.want_directory(request.replica_id, directory_id)
+    return None
+
+
 # --- fetches -------------------------------------------------------------------------------------------
 
 
@@ -104,12 +169,17 @@ def _fetch(member: Member, token: int, request: FetchRequest) -> None:
         return
     row = request.partitions[0]
     epochs_ahead = row.current_leader_epoch - member.state.raft_epoch
-    if 0 < epochs_ahead <= answers.EPOCH_JUMP_MAX and request.replica_id in config.voters:
+    is_other = member.directories.is_other(request.replica_id, request.voter_directory_id)
+    if 0 < epochs_ahead <= answers.EPOCH_JUMP_MAX and request.replica_id in config.voters and not is_other:
         # Only voters' epochs are believed (K3), so that no other node can disturb the quorum.
         member.become_unattached(row.current_leader_epoch)
     role = member.role
     if not isinstance(role, Leader) or row.current_leader_epoch != member.state.raft_epoch:
         member.reply(token, member.not_leader(row.current_leader_epoch))
+        return
+    refusal = _take_directory(member, role, request)
+    if refusal is not None:
+        member.reply(token, FetchResponse(*refusal, ()))
         return
     role.calls.done(request.replica_id)
     point = shape.diverging_point(row.last_fetched_epoch, row.fetch_offset)

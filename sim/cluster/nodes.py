@@ -15,13 +15,13 @@ from holdfast.controller.__main__ import raft_config
 from holdfast.controller.core.config import ControllerConfig
 from holdfast.controller.server import ControllerServer
 from holdfast.raft.core.quorum import BadQuorumState
+from holdfast.raft.metadata_log import open_voters_log
 from holdfast.runtime.api import DiskError, NetworkError, Runtime
 from holdfast.runtime.tasks import HeldTasks
 from holdfast.sim.machine.loop import Process, SimLoop
 from holdfast.sim.machine.network import SimNetwork
 from holdfast.sim.machine.runtime import HandlerDelay, Machine, SimClock, make_runtime
 from holdfast.sim.machine.trace import Trace
-from holdfast.storage.core.config import LogConfig
 from holdfast.storage.core.files import METADATA_FOLDER
 from holdfast.storage.log import Log
 from holdfast.storage.log_dir import LogDir
@@ -305,7 +305,7 @@ class SimController(SimNode):
         try:
             log_dir = await LogDir.open(runtime, config.metadata_log_dir, config.cluster_id, config.node_id)
             folder = log_dir.file(METADATA_FOLDER)
-            log = await Log.open(runtime, folder, LogConfig(segment_ms=None, retention_ms=None), clean=False)
+            log = await open_voters_log(runtime, folder)
             server = ControllerServer(runtime, config, raft_config(config, folder), log)
             self.server, self.log = server, log
             await server.start()

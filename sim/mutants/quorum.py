@@ -15,7 +15,7 @@ from holdfast.raft.core.log_shape import LogShape
 from holdfast.raft.core.member import Member
 from holdfast.raft.core.node import RaftNode
 from holdfast.raft.core.progress import Progress
-from holdfast.raft.core.quorum import QuorumState, Votes, majority_offset
+from holdfast.raft.core.quorum import Votes, majority_offset
 from holdfast.raft.core.roles import Prospective
 from holdfast.raft.driver import RaftDriver
 from holdfast.raft.log_writer import LogWriter
@@ -222,7 +222,7 @@ def lets_go_with_the_state_before(original: Any, self: Any, action: Any) -> None
 async def forgets_votes(original: Any, self: Any) -> Any:
     """A restarted voter does not know whom it voted for."""
     state = await original(self)
-    self._durable = self._latest = QuorumState(state.raft_epoch)
+    self._durable = self._latest = state.of_epoch(state.raft_epoch)
     return self._latest
 
 
@@ -434,7 +434,7 @@ def asks_nobody_before_it_runs(original: Any, self: Any) -> None:
     """Who hears of no leader runs for the next epoch at once, without asking for pre-votes."""
     original(self)
     if isinstance(self.role, Prospective):
-        self.become_candidate()
+        self.become_candidate(self.role.votes)
 
 
 @mutant(Member, "resign", breaks="K6, K3", by="K6", setting=QUORUM, killed_by="K6@1")

@@ -57,8 +57,10 @@ class Session:
 
     #: time of its last heartbeat, or of the session's start
     last_contact_ms: int
-    #: the connection of its last heartbeat; None before the first
+    #: the connection of its last heartbeat; None before the first, and when that is closed
     connection_id: int | None = None
+    #: a heartbeat has come
+    was_connected: bool = False
     #: end (exclusive) of the metadata that it has applied, as it last reported
     metadata_offset: int = -1
     #: metadata offset that the others must have applied before it may stop: the log's end when its controlled
@@ -177,10 +179,10 @@ class ClusterControl:
             return BrokerRegistrationResponse(ErrorCode.NONE, None, old.broker_epoch, old.clean_shutdown)
         is_clean = is_clean_restart or (old is None and request.previous_broker_epoch == -1)
         name = f"broker {request.broker_id}"
-        if old is not None and not old.is_fenced:
-            # a clean restart before the old session ended: the old incarnation leaves first (D14)
-            cause = Cause(CauseKind.CLEAN_RESTART, old.broker_id)
-            self._replication.take_out(draft, old.broker_id, Departure.CLEAN, cause)
+        if old is not None and not old.is_fenced and (is_clean or not image.elr_enabled):
+            # a restart before the old session ended: the old incarnation leaves first (D14)
+            why = CauseKind.CLEAN_RESTART if is_clean else CauseKind.UNCLEAN_REGISTRATION
+            self._replication.take_out(draft, old.broker_id, Departure.CLEAN, Cause(why, old.broker_id))
         if not is_clean:
             self.unclean_registrations[request.broker_id] = (
                 self.unclean_registrations.get(request.broker_id, 0) + 1
@@ -219,12 +221,12 @@ class ClusterControl:
             old is not None
             and not old.is_fenced
             and old.incarnation_id != request.incarnation_id
-            and old.broker_epoch != request.previous_broker_epoch  # not a clean restart (D14)
+            and not self._replaces(old, request)
         ):
             return (
                 ErrorCode.DUPLICATE_BROKER_REGISTRATION,
                 f"broker {request.broker_id} is registered by another process with a live session; "
-                "stop that process, or try again after its session",
+                "stop that process, or try again after its session; a second broker needs its own node.id",
             )
         problem = None
         if request.broker_id < 0 or request.broker_id in self._config.voters:
@@ -254,6 +256,16 @@ class ClusterControl:
                 text = f"feature {name} is at level {level}, this broker supports [{low}, {high}]; upgrade it"
                 return ErrorCode.UNSUPPORTED_VERSION, text
         return ErrorCode.NONE, None
+
+    def _replaces(self, old: BrokerRegistration, request: BrokerRegistrationRequest) -> bool:
+        """The process of a live registration has ended, and this one took its place (D14): a log dir has one
+        process at a time, and either it names the epoch of a clean stop, or the old connection is gone. A
+        connection tells a restart from a copy of the log dirs that runs beside the original."""
+        if not set(old.log_dirs) & set(request.log_dirs):
+            return False
+        session = self._sessions.get(old.broker_id)
+        is_gone = session is not None and session.connection_id is None and session.was_connected
+        return request.previous_broker_epoch == old.broker_epoch or is_gone
 
     def _amend(self, draft: Draft, old: BrokerRegistration, request: BrokerRegistrationRequest) -> None:
         """Update the registration of the same process, which keeps its epoch and state (R31)."""
@@ -304,7 +316,7 @@ class ClusterControl:
         if session is None:
             session = self._sessions[request.broker_id] = Session(now_ms)
         session.last_contact_ms = now_ms
-        session.connection_id = connection_id
+        session.connection_id, session.was_connected = connection_id, True
         session.metadata_offset = request.current_metadata_offset
         session_end_ms = now_ms + self._config.session_timeout_ms
         if self._next_check_ms is None or session_end_ms < self._next_check_ms:

@@ -173,8 +173,8 @@ class ProposalsAreChecked(Property):
 
 
 class RegistrationsAreApart(Property):
-    """Broker epochs rise; an id is given away again only when it is fenced, to the same process, or on the
-    proof of a clean stop."""
+    """Broker epochs rise; an id is given away again only when it is fenced, or to the same process, or to one
+    with a log dir of the former, which has one process at a time."""
 
     name = "A-7 RegistrationsAreApart"
 
@@ -191,7 +191,9 @@ class RegistrationsAreApart(Property):
         self._highest = record.broker_epoch
         old = before.brokers.get(record.broker_id)
         is_same = old is not None and old.incarnation_id == record.incarnation_id
-        if old is not None and not old.is_fenced and not is_same and not record.clean_shutdown:
+        if old is None or old.is_fenced or is_same:
+            return
+        if not set(old.log_dirs) & set(record.log_dirs):
             seen.broken(self, None, f"broker {record.broker_id} registers while {old} is unfenced")
 
 

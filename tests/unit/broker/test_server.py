@@ -65,8 +65,9 @@ def test_every_write_of_operators_is_forwarded_by_brokers_and_taken_by_controlle
         ApiKey.ALLOCATE_PRODUCER_IDS,
     }
     writes = {API_OF_REQUEST[request].key for request in WRITES if request not in OPERATIONS}
-    # the quorum's leader answers it, not the core
-    assert set(FORWARDED_APIS) == writes - of_brokers | {ApiKey.DESCRIBE_QUORUM}
+    # the quorum's leader answers these, not the core
+    of_quorum = {ApiKey.DESCRIBE_QUORUM, ApiKey.ADD_RAFT_VOTER}
+    assert set(FORWARDED_APIS) == writes - of_brokers | of_quorum
     assert set(CORE_APIS) == writes | set(QUESTION_APIS)
 
 

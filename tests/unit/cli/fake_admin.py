@@ -104,6 +104,12 @@ class FakeAdmin:
     async def unregister_broker(self, broker_id: int, *, timeout_ms: float = 0) -> None:
         self._ask("unregister_broker", broker_id)
 
+    async def add_raft_voter(
+        self, voter_id: int, directory_id: bytes | None = None, *, timeout_ms: float = 0
+    ) -> bytes:
+        self._ask("add_raft_voter", voter_id, directory_id)
+        return directory_id or bytes(range(16))
+
     async def list_offsets(
         self, timestamps: Mapping[tuple[str, int], int], *, timeout_ms: float = 0
     ) -> dict[TopicPartition, FoundOffset]:

@@ -43,6 +43,7 @@ def test_the_stand_in_takes_what_the_real_client_takes(name: str) -> None:
         (("leader-election", "--election-type", "preferred", "--all-topic-partitions"), "elect_leaders"),
         (("reassign-partitions", "--list"), "list_partition_reassignments"),
         (("cluster", "unregister", "--id", "3"), "unregister_broker"),
+        (("metadata-quorum", "readmit", "--voter", "3"), "add_raft_voter"),
     ],
 )
 def test_what_the_cluster_refuses_is_one_sentence_and_exit_code_1(

@@ -147,6 +147,7 @@ QUESTIONS = [
     ["unclean-recovery", "--all-offline-partitions", "--automated-recovery"],
     ["reassign-partitions", "--list"],
     ["cluster", "unregister", "--id", "3"],
+    ["metadata-quorum", "readmit", "--voter", "3"],
     ["get-offsets"],
 ]
 

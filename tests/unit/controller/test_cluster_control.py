@@ -139,6 +139,51 @@ def test_a_clean_restart_while_the_old_incarnation_counts_as_alive_removes_it_fi
     assert quorum.image.brokers[leader].is_fenced
 
 
+def restarted(quorum: Quorum, broker_id: int, **changes: Any) -> ErrorCode:
+    """Another incarnation registers while the session of the broker lives."""
+    assert broker_id in quorum.unfenced()
+    return ErrorCode(quorum.register(broker_id, **changes).error_code)
+
+
+STRANGE_DIRS = (b"s" * 16,)
+
+
+@pytest.mark.parametrize("proves_clean_stop", [False, True])
+@pytest.mark.parametrize("is_connected", [False, True])
+def test_a_process_without_a_log_dir_of_a_live_broker_is_no_restart_of_it(
+    proves_clean_stop: bool, is_connected: bool
+) -> None:
+    """D14, A-7: a second broker with the same node.id must not take the place of the first."""
+    quorum = started(1, 2, 3)
+    epoch = quorum.image.brokers[2].broker_epoch
+    if not is_connected:
+        quorum.vanish(2, is_refused=False)
+    proof = epoch if proves_clean_stop else -1
+    answer = restarted(quorum, 2, log_dirs=STRANGE_DIRS, previous_broker_epoch=proof)
+    assert answer == ErrorCode.DUPLICATE_BROKER_REGISTRATION
+    assert quorum.image.brokers[2].broker_epoch == epoch
+    assert quorum.unfenced() == [1, 2, 3]
+
+
+def test_a_copy_of_the_log_dirs_beside_the_connected_original_is_refused() -> None:
+    quorum = started(1, 2, 3)
+    assert restarted(quorum, 2) == ErrorCode.DUPLICATE_BROKER_REGISTRATION
+
+
+def test_a_killed_broker_registers_at_once_when_its_connection_is_closed() -> None:
+    """It need not wait for its old session, and is unclean (R32)."""
+    quorum = started(1, 2, 3)
+    leader = quorum.partition("t").leader
+    assert leader is not None
+    quorum.vanish(leader, is_refused=False)
+    assert restarted(quorum, leader) == ErrorCode.NONE
+    partition, broker = quorum.partition("t"), quorum.image.brokers[leader]
+    assert not broker.clean_shutdown
+    assert broker.is_fenced
+    assert leader not in partition.isr + partition.elr
+    assert partition.leader not in (None, leader)
+
+
 def test_who_has_left_a_log_dir_behind_registers_unclean() -> None:
     """R32: the proof was of all logs; some of those that it makes anew may have been in there."""
     quorum = started(topic=False)

@@ -5,13 +5,15 @@ Owns what a machine is to a test: it can boot, stop, be killed, lose its power. 
 
 from collections.abc import Callable, Sequence
 
+from holdfast.protocol.messages.quorum import AddRaftVoterRequest, AddRaftVoterResponse
 from holdfast.raft.committed import CommittedEntry
 from holdfast.raft.core.config import RaftConfig
 from holdfast.raft.driver import RaftDriver
+from holdfast.rpc.channel import Channel
 from holdfast.rpc.server import Server
 from holdfast.runtime.api import Connection, ConnectionHandler, Listener, NetworkError, Runtime, Timer
 from holdfast.runtime.memory.disk import MemoryDisk
-from holdfast.runtime.memory.machine import ManualClock, SeededRandom, settle
+from holdfast.runtime.memory.machine import ManualClock, SeededRandom, memory_runtime, settle
 from holdfast.runtime.memory.network import MemoryNetwork
 from holdfast.runtime.tasks import HeldTasks
 from holdfast.storage.core.config import LogConfig
@@ -83,6 +85,8 @@ class Recorder:
         self.leaders: list[tuple[int | None, int, int | None]] = []
         #: called after each change of leader
         self.react: Callable[[int | None, int, int | None], None] = lambda *_: None
+        #: gives the quorum's own record its place; set by who has the driver
+        self.append_voters: Callable[[int], int] = lambda _: 0
 
     @property
     def values(self) -> list[bytes]:
@@ -97,6 +101,9 @@ class Recorder:
     ) -> None:
         self.leaders.append((leader_id, raft_epoch, epoch_start_offset))
         self.react(leader_id, raft_epoch, epoch_start_offset)
+
+    def on_voters_wanted(self, raft_epoch: int) -> None:
+        self.append_voters(raft_epoch)
 
 
 class Machine:
@@ -116,6 +123,7 @@ class Machine:
         self.log: Log = None  # type: ignore[assignment]
         self.server: Server | None = None
         self.is_running = False
+        self._boots = 0
 
     @property
     def config(self) -> RaftConfig:
@@ -127,10 +135,12 @@ class Machine:
         self._network = MortalNetwork(self._cluster.network)
         self.tasks = HeldTasks()
         self.recorder = Recorder()
-        random = SeededRandom(self.id)
+        self._boots += 1
+        random = SeededRandom(self.id + 1_000 * (self._boots - 1))
         runtime = Runtime(self._clock, random, self._network, self.disk, self.tasks)
         self.log = await Log.open(runtime, f"{FOLDER}/log", self._log_config, clean=clean)
         self.driver = RaftDriver(runtime, self.config, self.log, self.recorder)
+        self.recorder.append_voters = self.driver.append_voters
         if self._is_voter:
             self.server = Server(runtime, self.id, "CONTROLLER", self.driver.handlers())
             await self.server.start(*self._cluster.voters[self.id])
@@ -198,6 +208,21 @@ class Cluster:
                         return machine
             await self.clock.advance(5)
         raise AssertionError(f"no leader within {within_ms} ms")
+
+    async def readmit(
+        self, leader: Machine, voter_id: int, directory_id: bytes | None = None
+    ) -> AddRaftVoterResponse:
+        """The answer to an operator who takes in the new disk of a voter."""
+        runtime, _ = memory_runtime(clock=self.clock, network=self.network)
+        channel = Channel(runtime, *self.voters[leader.id], "operator")
+        await channel.connect(1_000)
+        call = channel.call_soon(AddRaftVoterRequest(voter_id, directory_id), 5_000)
+        while not call.done():
+            await settle()
+            await self.clock.advance(10)
+        channel.close()
+        answer: AddRaftVoterResponse = call.result()
+        return answer
 
     async def stop(self) -> None:
         """Stop what runs."""

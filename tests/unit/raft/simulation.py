@@ -8,17 +8,20 @@ the properties Q-1 to Q-9 and N-1 of the quorum are checked against what the wor
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from heapq import heappop, heappush
 
 from holdfast.protocol.messages.fetch import FetchRequest, FetchResponse
-from holdfast.protocol.messages.quorum import VoteRequest, VoteResponse
-from holdfast.protocol.record_batch import Record, encode_batch, iter_batches
+from holdfast.protocol.messages.quorum import AddRaftVoterRequest, VoteRequest, VoteResponse
+from holdfast.protocol.record_batch import Record, encode_batch, iter_batches, parse_header
 from holdfast.raft.core.config import RaftConfig
+from holdfast.raft.core.control_records import LEADER_CHANGE_KEY, VOTERS_KEY, directories_in
 from holdfast.raft.core.effects import (
     Answered,
     Append,
     AppendFetched,
     Committed,
+    Control,
     Effect,
     Event,
     Flush,
@@ -27,6 +30,7 @@ from holdfast.raft.core.effects import (
     Persist,
     Persisted,
     Propose,
+    ProposeVoters,
     RaftRequest,
     Read,
     Reply,
@@ -38,10 +42,12 @@ from holdfast.raft.core.effects import (
     Tick,
     Truncate,
     Truncated,
+    VotersWanted,
 )
 from holdfast.raft.core.log_shape import LogShape
 from holdfast.raft.core.node import RaftNode
 from holdfast.raft.core.quorum import QuorumState, majority_count
+from holdfast.raft.core.voter_directories import VoterDirectories
 from holdfast.rpc.core.failures import CallFailure
 from holdfast.runtime.memory.machine import SeededRandom
 from holdfast.runtime.stats import LogLine
@@ -49,6 +55,7 @@ from holdfast.runtime.stats import LogLine
 CLUSTER_ID = "sim"
 #: Ids of observers start here.
 OBSERVER_ID = 50
+CONTROL_KEYS = {None: None, Control.LEADER_CHANGE: LEADER_CHANGE_KEY, Control.VOTERS: VOTERS_KEY}
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +89,13 @@ class Disk:
             if not starts or starts[-1][0] != batch.epoch:
                 starts.append((batch.epoch, batch.base_offset))
         return LogShape(starts, self.end_offset)
+
+    def directories(self) -> VoterDirectories:
+        found = VoterDirectories()
+        for batch in self.batches:
+            if parse_header(batch.data).is_control and (named := directories_in(batch.data)):
+                found.append(batch.base_offset, named)
+        return found
 
     def cut(self, end_offset: int) -> None:
         while self.batches and self.batches[-1].end_offset > end_offset:
@@ -132,6 +146,10 @@ class World:
         for id in [*voters, *range(OBSERVER_ID, OBSERVER_ID + observer_count)]:
             self.machines[id] = Machine(id, RaftConfig(id, CLUSTER_ID, voters, "m", id in voters))
         self.voter_ids = tuple(voters)
+        for id in self.voter_ids:
+            self.machines[id].disk = self._new_disk()
+        #: voters whose disk was replaced, until the others have taken the new one in
+        self.wiped: set[int] = set()
         self._cut_links: set[tuple[int, int]] = set()
         self._tokens: dict[tuple[int, int, int], Callable[[object], None]] = {}
         self._tokens_given = 0
@@ -171,7 +189,8 @@ class World:
         if machine.node is not None:
             return
         machine.life += 1
-        machine.node = RaftNode(machine.config, self.random, machine.disk.state, machine.disk.shape())
+        disk = machine.disk
+        machine.node = RaftNode(machine.config, self.random, disk.state, disk.shape(), disk.directories())
         machine.epoch_seen = machine.high_watermark_seen = 0
         machine.tick_ms = None
         machine.is_flushing = machine.is_flush_wanted = False
@@ -204,6 +223,36 @@ class World:
                     self._outcome(
                         other, other.life, request_id, SendFailed(request_id, CallFailure.DISCONNECTED)
                     )
+
+    def _new_disk(self) -> Disk:
+        return Disk(state=QuorumState(directory_id=self.random.uuid(), is_admitted=False))
+
+    def wipe(self, id: int) -> None:
+        """A voter that is down gets a new disk, unless so many are new that the rest is no majority."""
+        machine = self.machines[id]
+        losses_max = len(self.voter_ids) - majority_count(len(self.voter_ids))
+        new = {other for other in self.voter_ids if not self.machines[other].disk.state.is_admitted}
+        if machine.node is not None or id not in self.voter_ids or len(new | self.wiped | {id}) > losses_max:
+            return
+        self._tell(f"{id} has a new disk")
+        machine.disk = self._new_disk()
+        if not self.wiped:
+            self.later(500, self._readmit)
+        self.wiped.add(id)
+
+    def _readmit(self) -> None:
+        """The operator asks who leads to take in the new disks, until all of them are."""
+        self.wiped = {id for id in self.wiped if not self.machines[id].disk.state.is_admitted}
+        for id in sorted(self.wiped):
+            for other in self.voter_ids:
+                machine = self.machines[other]
+                if machine.node is not None and machine.node.is_leader:
+                    self._tokens_given += 1
+                    self._tokens[other, machine.life, self._tokens_given] = lambda response: None
+                    request = AddRaftVoterRequest(id, None)
+                    self.step(machine, machine.life, RequestReceived(self._tokens_given, request))
+        if self.wiped:
+            self.later(500, self._readmit)
 
     # --- faults ----------------------------------------------------------------------------------------
 
@@ -298,20 +347,27 @@ class World:
                     self._speak_after(machine, effect, gate_ms)
                 case Committed(up_to_offset):
                     self._committed(machine, up_to_offset)
+                case VotersWanted():
+                    append = partial(self._append_voters, machine, machine.life)
+                    self.later(self.random.randint(0, 20), append)
                 case LeaderChanged() | LogLine():
                     pass
+
+    def _append_voters(self, machine: Machine, life: int) -> None:
+        if machine.node is not None and machine.node.is_leader:
+            self.step(machine, life, ProposeVoters())
 
     @staticmethod
     def _encode(effect: Append) -> Batch:
         records = [
-            Record(effect.base_offset + index, 0, b"key" if effect.is_control else None, value)
+            Record(effect.base_offset + index, 0, CONTROL_KEYS.get(effect.control), value)
             for index, value in enumerate(effect.values)
         ]
         data = encode_batch(
             records,
             base_offset=effect.base_offset,
             leader_epoch=effect.raft_epoch,
-            is_control=effect.is_control,
+            is_control=effect.control is not None,
         )
         return Batch(effect.base_offset, effect.base_offset + len(records), effect.raft_epoch, data)
 
@@ -515,12 +571,16 @@ class World:
                     self.acked[proposal[3]] = proposal[2]
 
     def _check_majority(self, batch: Batch) -> None:
-        """Q-4, Q-7: what is committed lies durably on a majority of the voters' disks."""
+        """Q-4, Q-7: what is committed lies durably on a majority of the voters' disks, or lay on one that was
+        replaced in the meantime."""
         holders = [
             id
             for id in self.voter_ids
-            if self.machines[id].disk.flushed_offset >= batch.end_offset
-            and batch in self.machines[id].disk.batches
+            if id in self.wiped
+            or (
+                self.machines[id].disk.flushed_offset >= batch.end_offset
+                and batch in self.machines[id].disk.batches
+            )
         ]
         assert len(holders) >= majority_count(len(self.voter_ids)), (
             f"Q-7: offset {batch.base_offset} committed with {holders}"

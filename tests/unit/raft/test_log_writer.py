@@ -5,7 +5,7 @@ import pytest
 
 from holdfast.protocol.record_batch import decode_records, iter_batches
 from holdfast.raft.core.control_records import LEADER_CHANGE_KEY
-from holdfast.raft.core.effects import Append, AppendFetched, Truncate
+from holdfast.raft.core.effects import Append, AppendFetched, Control, Truncate
 from holdfast.raft.log_writer import LogWriter
 from holdfast.runtime.api import DiskError, Runtime
 from holdfast.runtime.memory.machine import MemoryWorld, memory_runtime, settle
@@ -59,7 +59,7 @@ async def test_an_append_that_lacks_a_handle_waits_and_those_after_it_too(writte
 
 
 async def test_batch_carries_offsets_epoch_and_the_mark_of_control_records(written: Written) -> None:
-    written.writer.append(Append(0, 4, (b"change",), is_control=True))
+    written.writer.append(Append(0, 4, (b"change",), Control.LEADER_CHANGE))
     written.writer.append(Append(1, 4, (b"a", b"b")))
     await settle()
     read = [pair for start in (0, 1) for pair in iter_batches(written.log.read(start, 1, 9))]

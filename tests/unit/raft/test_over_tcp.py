@@ -36,6 +36,9 @@ class Owner:
     ) -> None:
         self.is_changed.set()
 
+    def on_voters_wanted(self, raft_epoch: int) -> None:
+        pass
+
     async def holds(self, values: list[bytes]) -> None:
         while self.values != values:
             self.is_changed.clear()

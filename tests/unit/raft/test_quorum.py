@@ -66,10 +66,22 @@ def test_within_an_epoch_vote_and_leader_are_set_once() -> None:
     assert not QuorumState(4, leader_id=3).allows(QuorumState(4, leader_id=1))
     assert voted.allows(QuorumState(5))
     assert not voted.allows(QuorumState(3, voted_for=2))
+    new = QuorumState(0, None, None, b"d", is_admitted=False)
+    assert new.allows(new.of_epoch(1, 2).admitted())
+    assert not new.admitted().allows(new)
+    assert not new.allows(QuorumState(5, None, None, b"other", is_admitted=False))
 
 
 @pytest.mark.parametrize(
-    "state", [QuorumState(), QuorumState(7, 2), QuorumState(7, 2, 3), QuorumState(7, None, 0)]
+    "state",
+    [
+        QuorumState(),
+        QuorumState(7, 2),
+        QuorumState(7, 2, 3),
+        QuorumState(7, None, 0),
+        QuorumState(7, 2, 3, bytes(range(16))),
+        QuorumState(0, None, None, bytes(range(16)), is_admitted=False),
+    ],
 )
 def test_stored_state_comes_back(state: QuorumState) -> None:
     assert QuorumState.from_json(state.to_json("c"), "c") == state
@@ -87,11 +99,15 @@ def test_stored_state_comes_back(state: QuorumState) -> None:
         for name in ("votedId", "leaderId")
         for id in (-2, '"1"', "false", "1e400", 2**31)
     ]
+    + [
+        QuorumState(3, None, None, bytes(16)).to_json("c").replace(*change)
+        for change in ((f'"{"00" * 16}"', '"00"'), (f'"{"00" * 16}"', "7"), ("true", "1"))
+    ]
     + ["[" * 100_000],
 )
 def test_damaged_state_is_refused(text: str) -> None:
     """K5: what is no whole number, or none that can be, is no vote to go by."""
-    with pytest.raises(BadQuorumState, match=r"restore it|this software reads"):
+    with pytest.raises(BadQuorumState, match=r"put it back|this software reads"):
         QuorumState.from_json(text, "c")
 
 

@@ -18,7 +18,8 @@ _PEACE_MS = 15_000
 
 
 def _fault(world: World) -> None:
-    """One random act: crash, restart, partition, pause, resignation. Leaders are favourite victims."""
+    """One random act: crash, restart, perhaps with a new disk, partition, pause, resignation. Leaders are
+    favourite victims."""
     ids = sorted(world.machines)
     leaders = [id for id in ids if world.role(id) == "Leader"]
     pool = leaders if leaders and world.random.random() < 0.5 else ids
@@ -26,6 +27,8 @@ def _fault(world: World) -> None:
     match world.random.randint(0, 9):
         case 0 | 1 | 2:
             world.crash(id)
+            if world.random.random() < 0.2:
+                world.wipe(id)
             world.later(world.random.randint(1, 1_500), lambda: world.boot(id))
         case 3:
             for other in ids:

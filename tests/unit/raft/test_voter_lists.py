@@ -25,7 +25,8 @@ class Misconfigured(Machine):
 
 @pytest.mark.parametrize("boots_first", [1, 2])
 async def test_a_controller_that_names_itself_only_commits_for_no_other(boots_first: int) -> None:
-    """Left from a trial with one controller: it leads a quorum of its own at once."""
+    """Left from a trial with one controller: it leads a quorum of its own at once. The first election of the
+    others needs its vote (K8), so they commit nothing until the operator has corrected it."""
     cluster = Cluster(3, observer_count=1)
     lonely = Misconfigured(cluster, 1, is_voter=True, log_config=LOG)
     lonely.named = (1,)
@@ -39,9 +40,9 @@ async def test_a_controller_that_names_itself_only_commits_for_no_other(boots_fi
         if machine.driver.is_leader:
             machine.driver.append([b"by %d" % machine.id], machine.driver.raft_epoch)
     await cluster.clock.advance(2000)
-    leader = next(cluster[id] for id in (2, 3) if cluster[id].driver.is_leader)
+    assert lonely.recorder.values == [b"by 1"]
     for node_id in (2, 3, 101):
-        assert cluster[node_id].recorder.values == [b"by %d" % leader.id]
+        assert cluster[node_id].recorder.values == []
     await cluster.stop()
 
 

@@ -212,7 +212,7 @@ async def test_leader_with_an_epoch_from_nowhere_in_its_log_is_refused() -> None
 def lookups(log: Log) -> list[object]:
     reads = [log.read(offset, 1, 2 * COUNT) for offset in range(2 * COUNT)]
     pieces = [len(log.read(0, size, 2 * COUNT)) for size in range(1, COUNT * SIZE, 40)]
-    return [*reads, *pieces, *(log.offset_for_timestamp(999 + number) for number in range(COUNT + 2))]
+    return [*reads, *pieces, *(log.batch_for_timestamp(999 + number) for number in range(COUNT + 2))]
 
 
 @pytest.mark.parametrize("suffix", [".index", ".timeindex"])
