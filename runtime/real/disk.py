@@ -12,6 +12,7 @@ import errno as errno_module
 import fcntl
 import os
 import shutil
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple, NoReturn, TypeVar, TypeVarTuple
@@ -292,8 +293,8 @@ class RealDisk:
         """`handle_limit`: how many files may have a descriptor at a time; None: as many as the system
         gives."""
         self._handles = Handles(handle_limit)
-        self._flushes = ThreadPoolExecutor(FLUSH_THREADS, thread_name_prefix="flush")
-        self._names = ThreadPoolExecutor(NAME_THREADS, thread_name_prefix="disk")
+        self._flushes = _started(FLUSH_THREADS, "flush")
+        self._names = _started(NAME_THREADS, "disk")
         #: descriptors of `.lock` files: the kernel frees them when the process ends, however it ends
         self._locks: list[int] = []
 
@@ -421,3 +422,14 @@ def _disk_error(
     if is_shortage(operation, number):
         kind = OutOfResources
     return kind(path, operation, number, error.strerror or str(error))
+
+
+def _started(count: int, name: str) -> ThreadPoolExecutor:
+    """Threads that run already: one that starts later may find no memory for its stack, in the middle of a
+    write that other threads of the pool then do all the same."""
+    pool = ThreadPoolExecutor(count, thread_name_prefix=name)
+    all_run = threading.Barrier(count + 1)
+    for _ in range(count):
+        pool.submit(all_run.wait)
+    all_run.wait()
+    return pool

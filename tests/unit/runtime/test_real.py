@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.runtime.api import DiskError, NetworkError, Runtime
-from holdfast.runtime.real.disk import NAME_THREADS, RealDisk
+from holdfast.runtime.real.disk import FLUSH_THREADS, NAME_THREADS, RealDisk
 from holdfast.runtime.real.machine import (
     RealClock,
     RealRandom,
@@ -220,3 +221,11 @@ async def test_lock_is_free_when_the_process_that_held_it_was_killed(tmp_path: P
     holder.wait()
     holder.stdout.close()
     await disk.lock_folder(str(tmp_path))
+
+
+def test_threads_of_a_disk_run_before_there_may_be_no_memory_for_them() -> None:
+    before = set(threading.enumerate())
+    disk = RealDisk()
+    names = Counter(thread.name.partition("_")[0] for thread in set(threading.enumerate()) - before)
+    assert names == {"flush": FLUSH_THREADS, "disk": NAME_THREADS}
+    del disk
