@@ -76,7 +76,10 @@ class ControllerLink:
         assert self.controller_id is not None
         self._last_call_id += 1
         self._calls[self._last_call_id] = purpose
-        return CallController(self._last_call_id, self.controller_id, request, self._request_timeout_ms)
+        timeout_ms = self._request_timeout_ms
+        if purpose is Purpose.LIFECYCLE:
+            timeout_ms = min(timeout_ms, self.lifecycle.answer_timeout_ms)
+        return CallController(self._last_call_id, self.controller_id, request, timeout_ms)
 
     def is_awaited(self, event: CallAnswered) -> bool:
         """Whether the answer is still expected. Ask once: the call is over afterwards."""

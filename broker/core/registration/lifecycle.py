@@ -30,6 +30,10 @@ RETRY_MS_MIN = 50
 RETRY_MS_MAX = 1000
 #: Heartbeat interval while a change is due: ready but still fenced, or shutting down.
 HURRY_MS = 100
+#: A registration or heartbeat without an answer is given up after this many heartbeat intervals, and this
+#: many ms at least: the broker must not wait for a connection that a partition has silenced.
+ANSWER_INTERVALS = 2
+ANSWER_MS_MIN = 1000
 #: A controlled shutdown ends when no controller has answered for so long: without one no leadership
 #: moves.
 SILENCE_MS_MAX = 5000
@@ -154,6 +158,11 @@ class Lifecycle:
             want_shutdown=self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN,
             offline=offline,
         )
+
+    @property
+    def answer_timeout_ms(self) -> int:
+        """How long a registration or heartbeat waits for its answer."""
+        return max(ANSWER_MS_MIN, ANSWER_INTERVALS * self._heartbeat_ms)
 
     def hurry(self, now_ms: int) -> None:
         """Send the next request without waiting for the heartbeat interval: the controller needs it now."""
