@@ -188,7 +188,12 @@ CONTROLLER_KEYS: tuple[ConfigKey, ...] = (
 #: Read by brokers only.
 BROKER_KEYS: tuple[ConfigKey, ...] = (
     _string("broker.rack", None, "Failure domain, spread by replica placement."),
-    _int("broker.heartbeat.interval.ms", 2000, "Period of heartbeats to the active controller.", 1),
+    _int(
+        "broker.heartbeat.interval.ms",
+        2000,
+        "Period of heartbeats to the active controller; one is given up after two.",
+        1,
+    ),
     _int("initial.broker.registration.timeout.ms", 60_000, "A broker not registered by then gives up.", 1),
     _bool("controlled.shutdown.enable", True, "Move leaderships away before a stop."),
     _int("holdfast.controlled.shutdown.timeout.ms", 300_000, "Stop anyway after this long (R29).", 0),

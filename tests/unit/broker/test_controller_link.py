@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from holdfast.broker.core.events import CallAnswered, CallController, CallFailed, Effect, Respond
 from holdfast.broker.core.registration.controller_link import ControllerLink
 from holdfast.broker.core.registration.lifecycle import Lifecycle
@@ -18,11 +20,11 @@ KEY = PartitionId(b"t" * 16, 0)
 PROPOSAL = Proposal((1, 2), (-1, 20), 0, 0)
 
 
-def link() -> ControllerLink:
+def link(heartbeat_ms: int = 2000) -> ControllerLink:
     """Registered with epoch 12 at controller 101."""
     lifecycle = Lifecycle(
         IDENTITY,
-        heartbeat_ms=2000,
+        heartbeat_ms=heartbeat_ms,
         registration_timeout_ms=60_000,
         controlled_shutdown=True,
         shutdown_timeout_ms=30_000,
@@ -55,6 +57,17 @@ def test_nothing_is_said_before_the_start_and_without_a_controller() -> None:
     made.changed(102, 3, 20)
     made.is_started = False
     assert made.requests(0, 20) == []
+
+
+@pytest.mark.parametrize(("heartbeat_ms", "expected_ms"), [(2000, 4000), (300, 1000), (60_000, 30_000)])
+def test_a_heartbeat_is_not_waited_for_as_long_as_other_requests(heartbeat_ms: int, expected_ms: int) -> None:
+    """A partition silences a connection; behind it, a broker waited for that connection for half a minute."""
+    made = link(heartbeat_ms)
+    made.alter.submit(KEY, PROPOSAL)
+    made.lifecycle.failed(0)
+    now_ms = heartbeat_ms + 1
+    timeouts = {type(call.request).__name__: call.timeout_ms for call in calls(made.requests(0, now_ms))}
+    assert timeouts == {"BrokerHeartbeatRequest": expected_ms, "AlterPartitionRequest": 30_000}
 
 
 def test_an_answer_counts_once() -> None:

@@ -148,6 +148,8 @@ class World:
         self.voter_ids = tuple(voters)
         for id in self.voter_ids:
             self.machines[id].disk = self._new_disk()
+        #: no voter gets a new disk
+        self.keeps_disks = False
         #: voters whose disk was replaced, until the others have taken the new one in
         self.wiped: set[int] = set()
         self._cut_links: set[tuple[int, int]] = set()
@@ -232,7 +234,12 @@ class World:
         machine = self.machines[id]
         losses_max = len(self.voter_ids) - majority_count(len(self.voter_ids))
         new = {other for other in self.voter_ids if not self.machines[other].disk.state.is_admitted}
-        if machine.node is not None or id not in self.voter_ids or len(new | self.wiped | {id}) > losses_max:
+        if (
+            self.keeps_disks
+            or machine.node is not None
+            or id not in self.voter_ids
+            or len(new | self.wiped | {id}) > losses_max
+        ):
             return
         self._tell(f"{id} has a new disk")
         machine.disk = self._new_disk()
@@ -261,6 +268,10 @@ class World:
         side = {id: number for number, group in enumerate(groups) for id in group}
         ids = sorted(self.machines)
         self._cut_links = {(a, b) for a in ids for b in ids if groups and side.get(a, -1) != side.get(b, -1)}
+
+    def cut_links(self, links: set[tuple[int, int]]) -> None:
+        """Only these links (sender, receiver) are cut."""
+        self._cut_links = links
 
     def pause(self, id: int, duration_ms: int) -> None:
         self.machines[id].paused_until_ms = self.now_ms + duration_ms

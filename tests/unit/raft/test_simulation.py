@@ -9,7 +9,7 @@ import os
 import pytest
 
 from tests.cases import slow
-from tests.unit.raft.simulation import World
+from tests.unit.raft.simulation import OBSERVER_ID, World
 
 _SEEDS = int(os.environ.get("HOLDFAST_RAFT_SEEDS", "40"))
 _FIRST_SEED = int(os.environ.get("HOLDFAST_RAFT_SEED", "-1"))
@@ -82,3 +82,43 @@ def _run_seeds(voter_count: int) -> None:
 @pytest.mark.timeout(0)
 def test_no_fault_breaks_the_quorum_properties(voter_count: int) -> None:
     _run_seeds(voter_count)
+
+
+def _peace_but_for(world: World, cuts: set[tuple[int, int]]) -> None:
+    """After some faults; a few links never heal."""
+    for id in sorted(world.machines):
+        world.later(world.random.randint(0, 300), lambda id=id: world.boot(id))  # type: ignore[misc]
+    for _ in range(10):
+        world.later(world.random.randint(2_000, 5_000), lambda: _fault(world))
+    world.run_until(7_000)
+    world.calm = True
+    world.cut_links(cuts)
+    world.run_until(17_000)
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize(
+    "cuts",
+    [
+        {(1, 3), (3, 1)},
+        {(1, 3)},
+        {(1, 2), (2, 1), (1, 3), (3, 1)},
+        {(2, 1), (3, 1)},
+        {(1, 2), (1, 3)},
+        {(1, OBSERVER_ID), (OBSERVER_ID, 1), (1, 3), (3, 1)},
+    ],
+    ids=["one link", "one way", "a voter", "a deaf voter", "a mute voter", "a link and the observer's"],
+)
+def test_voters_that_reach_a_majority_keep_one_leader(seed: int, cuts: set[tuple[int, int]]) -> None:
+    """L-8: links that never heal neither stop the quorum nor make its voters depose each other."""
+    world = World(seed, 3, observer_count=1)
+    world.keeps_disks = True
+    _peace_but_for(world, cuts)
+    epochs = sorted(world.leader_of_epoch)
+    world.run_until(27_000)
+    assert sorted(world.leader_of_epoch) == epochs, "a leader was deposed"
+    leader_id = world.leader_of_epoch[epochs[-1]]
+    assert world.role(leader_id) == "Leader"
+    value = world.propose(leader_id)
+    world.run_until(29_000)
+    assert value in world.acked
