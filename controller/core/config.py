@@ -7,6 +7,7 @@ from typing import Any
 from holdfast.metadata.configs import (
     CONTROLLER_FILE_KEYS,
     ConfigError,
+    check_protocols,
     parse_address,
     parse_listeners,
     parse_voters,
@@ -69,6 +70,7 @@ class ControllerConfig:
         """The checked configuration and warnings. Raises: ConfigError."""
         values, warnings = read_keys(CONTROLLER_FILE_KEYS, properties, environment)
         names = values["controller.listener.names"]
+        check_protocols("listener.security.protocol.map", values["listener.security.protocol.map"])
         listeners = parse_listeners("listeners", values["listeners"])
         listener = next((one for one in listeners if names and one.name == names[0]), None)
         if listener is None:
