@@ -199,7 +199,6 @@ BROKER_KEYS: tuple[ConfigKey, ...] = (
     _int("holdfast.controlled.shutdown.timeout.ms", 300_000, "Stop anyway after this long (R29).", 0),
     _int("replica.lag.time.max.ms", 30_000, "A follower not caught up for this long leaves the ISR.", 1),
     _int("replica.fetch.wait.max.ms", 500, "A follower's fetch is parked this long at most.", 1),
-    _int("replica.fetch.min.bytes", 1, "Bytes that end the parking of a follower's fetch.", 0),
     _int("replica.fetch.max.bytes", 1 << 20, "Bytes per partition and follower fetch.", 1),
     _int(
         "replica.fetch.response.max.bytes",
@@ -217,7 +216,6 @@ BROKER_KEYS: tuple[ConfigKey, ...] = (
         "unreachable after twice that.",
         1,
     ),
-    _int("num.replica.fetchers", 1, "Fetchers per source broker.", 1),
     _int(
         "replica.high.watermark.checkpoint.interval.ms", 5000, "Period of the high watermark checkpoint.", 1
     ),
@@ -265,7 +263,6 @@ BROKER_KEYS: tuple[ConfigKey, ...] = (
     _long(
         "log.flush.interval.ms", None, "Longest time that a record stays unflushed; unset: never by time.", 0
     ),
-    _long("log.flush.scheduler.interval.ms", LONG_MAX, "Period of the check of log.flush.interval.ms.", 1),
     _int("log.flush.offset.checkpoint.interval.ms", 60_000, "Period of the recovery point checkpoint.", 1),
     _int("log.segment.bytes", 1 << 30, "Size at which a segment is rolled.", 1024),
     _long("log.roll.ms", 604_800_000, "Age at which a segment is rolled.", 1),
@@ -312,7 +309,13 @@ TOPIC_KEYS: tuple[ConfigKey, ...] = (
     _int("segment.bytes", 1 << 30, "Size at which a segment is rolled.", 1024, synonym="log.segment.bytes"),
     _long("segment.ms", 604_800_000, "Age at which a segment is rolled.", 1, "log.roll.ms"),
     _int("index.interval.bytes", 4096, "Log bytes per index entry.", 0, synonym="log.index.interval.bytes"),
-    _int("segment.index.bytes", 10 << 20, "Size of a full index.", 64, synonym="log.index.size.max.bytes"),
+    _int(
+        "segment.index.bytes",
+        10 << 20,
+        "Size of an index at which its segment is rolled.",
+        64,
+        synonym="log.index.size.max.bytes",
+    ),
     _long("retention.ms", 604_800_000, "Age of deletion, -1 for never.", -1, "log.retention.ms"),
     _long(
         "retention.bytes",

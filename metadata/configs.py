@@ -45,6 +45,7 @@ __all__ = [
     "Kind",
     "advertised_listeners",
     "allowed_values",
+    "check_protocols",
     "endpoint_problem",
     "environment_name",
     "host_problem",
@@ -247,6 +248,14 @@ def parse_listeners(
             raise ConfigError(f"{key_name}: listener {name} is given twice; use every name once")
         found.append(ListenerEndpoint(name, *parse_address(key_name, address, port_low=port_low)))
     return tuple(found)
+
+
+def check_protocols(key_name: str, items: Sequence[str]) -> None:
+    """Check `NAME:PROTOCOL` items. Raises: ConfigError for a protocol that nothing here speaks."""
+    for item in items:
+        name, _, protocol = item.partition(":")
+        if not name or protocol.upper() != "PLAINTEXT":
+            raise ConfigError(f"{key_name}={item}: expected NAME:PLAINTEXT, there is no other protocol")
 
 
 def parse_voters(key_name: str, items: Sequence[str]) -> dict[int, tuple[str, int]]:

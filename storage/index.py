@@ -123,6 +123,11 @@ class SegmentIndex:
         return self._offsets.count
 
     @property
+    def size_bytes(self) -> int:
+        """Bytes of the larger one of the two files, with what is in memory still."""
+        return len(self) * _TIME_ENTRY.size
+
+    @property
     def paths(self) -> tuple[str, str]:
         """Both files."""
         return self._offsets.file.path, self._times.file.path

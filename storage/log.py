@@ -327,11 +327,13 @@ class Log:
             raise error
 
     def needs_roll(self, next_size_bytes: int) -> bool:
-        """True when `roll` must come before an append of that size: by size, age, or number of offsets."""
+        """True when `roll` must come before an append of that size: by size, index, age, or offsets."""
         active, config = self._segments.active, self._config
         if not active.size:
             return False
         if active.size + next_size_bytes > config.segment_bytes:
+            return True
+        if active.index.size_bytes >= config.index_max_bytes:
             return True
         if self._log_end_offset - active.base_offset > RELATIVE_OFFSET_MAX - _BATCH_RECORDS_MAX:
             return True

@@ -12,6 +12,7 @@ from holdfast.metadata.configs import (
     LONG_MAX,
     ConfigError,
     advertised_listeners,
+    check_protocols,
     parse_address,
     parse_listeners,
     parse_voters,
@@ -83,6 +84,7 @@ class BrokerConfig:
         values, warnings = read_keys(BROKER_FILE_KEYS, properties, environment or {})
         if "broker" not in values["process.roles"]:
             raise ConfigError(f"process.roles={','.join(values['process.roles'])}: this process is a broker")
+        check_protocols("listener.security.protocol.map", values["listener.security.protocol.map"])
         listeners = parse_listeners("listeners", values["listeners"])
         given = parse_listeners("advertised.listeners", values["advertised.listeners"])
         log_dirs = values["log.dirs"] or ((values["log.dir"],) if values["log.dir"] else ())
@@ -151,6 +153,7 @@ def log_config(image: MetadataImage, topic_name: str, static: Mapping[str, Any])
         segment_bytes=value("segment.bytes"),
         segment_ms=value("segment.ms"),
         index_interval_bytes=value("index.interval.bytes"),
+        index_max_bytes=value("segment.index.bytes"),
         retention_ms=_unless_negative(value("retention.ms")),
         retention_bytes=_unless_negative(value("retention.bytes")),
         flush_messages=None if flush_messages in (None, LONG_MAX) else flush_messages,

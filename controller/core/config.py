@@ -8,6 +8,7 @@ from holdfast.metadata.configs import (
     CONTROLLER_FILE_KEYS,
     INT_MAX,
     ConfigError,
+    check_protocols,
     parse_address,
     parse_listeners,
     parse_voters,
@@ -80,6 +81,7 @@ class ControllerConfig:
         """The checked configuration and warnings. Raises: ConfigError."""
         values, warnings = read_keys(CONTROLLER_FILE_KEYS, properties, environment)
         names = values["controller.listener.names"]
+        check_protocols("listener.security.protocol.map", values["listener.security.protocol.map"])
         listeners = parse_listeners("listeners", values["listeners"])
         listener = next((one for one in listeners if names and one.name == names[0]), None)
         if listener is None:

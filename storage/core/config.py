@@ -17,6 +17,8 @@ class LogConfig:
     segment_bytes: int = 1 << 30
     segment_ms: int | None = 604_800_000
     index_interval_bytes: int = 4096
+    #: size of an index at which its segment is rolled
+    index_max_bytes: int = 10 << 20
     retention_ms: int | None = 604_800_000
     retention_bytes: int | None = None
     #: flush after this many records; 1 flushes every write (D6)
@@ -34,6 +36,7 @@ class LogConfig:
     def __post_init__(self) -> None:
         assert 0 < self.segment_bytes <= SEGMENT_BYTES_MAX
         assert self.index_interval_bytes >= 0
+        assert self.index_max_bytes > 0
         for limit in (self.segment_ms, self.flush_messages):
             assert limit is None or limit > 0
         for bound in (self.flush_ms, self.retention_ms, self.retention_bytes):

@@ -13,6 +13,7 @@ from holdfast.metadata.config_keys import (
 from holdfast.metadata.configs import (
     ConfigError,
     advertised_listeners,
+    check_protocols,
     endpoint_problem,
     environment_name,
     host_problem,
@@ -188,3 +189,10 @@ def test_each_listener_is_told_with_its_advertised_address_or_its_own() -> None:
         advertised_listeners(listeners, ())
     with pytest.raises(ConfigError, match="not among"):
         advertised_listeners(listeners, parse_listeners("k", ("C://h:1",)))
+
+
+def test_protocols_that_nothing_speaks_are_refused() -> None:
+    check_protocols("listener.security.protocol.map", ("INTERNAL:PLAINTEXT", "HOST:plaintext"))
+    for item in ("HOST:SSL", "HOST", ":PLAINTEXT"):
+        with pytest.raises(ConfigError, match="NAME:PLAINTEXT"):
+            check_protocols("listener.security.protocol.map", (item,))

@@ -384,6 +384,15 @@ async def test_a_log_rolls_by_size_and_by_age_but_never_while_empty() -> None:
     assert not log.needs_roll(1)
 
 
+async def test_a_log_rolls_when_its_index_is_full() -> None:
+    log, _ = await new_log(LogConfig(index_interval_bytes=1, index_max_bytes=24))
+    await append(log)
+    await append(log)
+    assert not log.needs_roll(1), "the first batch of a segment needs no entry"
+    await append(log)
+    assert log.needs_roll(1)
+
+
 async def test_a_file_that_is_in_the_way_of_a_new_segment_ends_the_log_not_the_node() -> None:
     """An operator or a tool has put it there since the start: an error of the disk, which says what to do."""
     log, world = await new_log()
