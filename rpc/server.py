@@ -10,6 +10,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import Any, TypeAlias
 
 from holdfast.protocol.api_keys import ApiKey
@@ -21,7 +22,7 @@ from holdfast.protocol.envelope import (
     parse_request,
 )
 from holdfast.protocol.errors import ErrorCode
-from holdfast.protocol.frames import FRAME_MAX_BYTES, Frame, FrameDecoder, FrameError, FrameTooLarge
+from holdfast.protocol.frames import FRAME_MAX_BYTES, FrameDecoder, FrameError, FrameTooLarge
 from holdfast.protocol.messages import APIS, Api
 from holdfast.protocol.messages.api_versions import ApiVersionRange, ApiVersionsResponse
 from holdfast.protocol.schema.fields import Buffer, SchemaError, decode_message
@@ -206,7 +207,9 @@ class Server:
         self.routes: dict[int, tuple[Api, Handler]] = {
             int(key): (APIS[key], handler) for key, handler in sorted({**own, **handlers}.items())
         }
-        self.request_stats = {api.key: RequestStats() for api, _ in self.routes.values()}
+        self.request_stats: dict[Any, RequestStats] = {
+            api.key: RequestStats() for api, _ in self.routes.values()
+        }
         self._versions = ApiVersionsResponse(
             error_code=ErrorCode.NONE,
             error_message=None,
@@ -240,7 +243,7 @@ class Server:
                 self.limits.connection_max,
                 self.runtime.open_files_max,
             )
-        self._listener = await self.runtime.network.listen(host, port, lambda: ServerConnection(self))
+        self._listener = await self.runtime.network.listen(host, port, self.new_connection)
         return self._listener.port
 
     async def close(self) -> None:
@@ -283,6 +286,10 @@ class Server:
             MetricFamily("kafka_server_connections", MetricKind.GAUGE, "Open connections.", (connections,)),
             *families(self.request_stats, self.listener_name),
         ]
+
+    def new_connection(self) -> "ServerConnection":
+        """What serves the next accepted connection; a listener of another protocol has its own."""
+        return ServerConnection(self)
 
     # --- called by connections ----------------------------------------------------------------------------
 
@@ -351,12 +358,12 @@ class ServerConnection:
         self.in_flight = 0
         self._clock = server.runtime.clock
         self._connection: Connection | None = None
-        self._decoder = FrameDecoder(server.limits.frame_max_bytes, server.limits.body_max_bytes)
+        self._decoder = self.new_decoder()
         #: whole frames that may not be started yet, still packed, with when they arrived
-        self._waiting: deque[tuple[Frame, int]] = deque()
+        self._waiting: deque[tuple[Any, int]] = deque()
         self._out: list[Buffer] = []
         #: (API, when the request arrived, when it was answered) of the answers in `_out`
-        self._out_times: list[tuple[ApiKey, int, int]] = []
+        self._out_times: list[tuple[IntEnum, int, int]] = []
         self._out_bytes = 0
         self._is_turn_due = False
         self._is_starting = False
@@ -371,6 +378,10 @@ class ServerConnection:
         #: when the frame that is now incomplete was begun
         self._frame_begun_ms = 0
         self._closed_ms: int | None = None
+
+    def new_decoder(self) -> Any:
+        """What cuts this connection's bytes into frames: `feed` and `held_bytes` of a FrameDecoder."""
+        return FrameDecoder(self.server.limits.frame_max_bytes, self.server.limits.body_max_bytes)
 
     # --- ConnectionHandler --------------------------------------------------------------------------------
 
@@ -430,7 +441,7 @@ class ServerConnection:
         assert self.in_flight >= 0
         return self._clock.now_ns()
 
-    def send(self, buffers: list[Buffer], api_key: ApiKey, arrived_ns: int, answered_ns: int) -> None:
+    def send(self, buffers: list[Buffer], api_key: IntEnum, arrived_ns: int, answered_ns: int) -> None:
         """Queue an answer. Answers of one turn of the event loop leave in one write."""
         self._out += buffers
         self._out_times.append((api_key, arrived_ns, answered_ns))
@@ -515,7 +526,7 @@ class ServerConnection:
             and self.is_open
         )
 
-    def _start(self, frame: Frame, arrived_ns: int) -> None:
+    def _start(self, frame: Any, arrived_ns: int) -> None:
         try:
             parts = parse_request(frame.body)
         except FrameError as error:
