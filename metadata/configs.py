@@ -48,6 +48,7 @@ __all__ = [
     "endpoint_problem",
     "environment_name",
     "host_problem",
+    "kafka_listeners",
     "parse_address",
     "parse_listeners",
     "parse_value",
@@ -63,6 +64,8 @@ __all__ = [
 ENVIRONMENT_PREFIX = "HOLDFAST_"
 _OWN_PREFIX = "holdfast."
 PORT_MAX = 65_535
+_KAFKA_PROTOCOL = "KAFKA"
+_PROTOCOLS = ("PLAINTEXT", _KAFKA_PROTOCOL)
 #: Longest host name in DNS, in characters.
 HOST_MAX = 253
 
@@ -231,6 +234,28 @@ def parse_listeners(
             raise ConfigError(f"{key_name}: listener {name} is given twice; use every name once")
         found.append(ListenerEndpoint(name, *parse_address(key_name, address, port_low=port_low)))
     return tuple(found)
+
+
+def kafka_listeners(listeners: Sequence[ListenerEndpoint], protocol_map: Sequence[str]) -> tuple[str, ...]:
+    """Names of the listeners that speak Kafka's protocol, by `listener.security.protocol.map`.
+
+    Raises: ConfigError.
+    """
+    protocols: dict[str, str] = {}
+    names = [one.name for one in listeners]
+    for item in protocol_map:
+        name, _, protocol = item.partition(":")
+        if name in protocols:
+            raise ConfigError(f"listener.security.protocol.map: listener {name} is given twice")
+        if name in names and protocol.upper() not in _PROTOCOLS:  # a file for Kafka names others, too
+            raise ConfigError(
+                f"listener.security.protocol.map={item}: expected NAME:PROTOCOL with one of "
+                f"{', '.join(_PROTOCOLS)}"
+            )
+        protocols[name] = protocol.upper()
+    return tuple(
+        one.name for one in listeners if protocols.get(one.name, one.name.upper()) == _KAFKA_PROTOCOL
+    )
 
 
 def parse_voters(key_name: str, items: Sequence[str]) -> dict[int, tuple[str, int]]:
