@@ -16,6 +16,8 @@ class Node:
     node_id: int
     port: int
     http_port: int
+    #: of the listener for Kafka clients; 0 also where there is none, as on controllers
+    kafka_port: int = 0
 
     @property
     def name(self) -> str:
@@ -39,6 +41,11 @@ class Nodes:
     @property
     def bootstrap_servers(self) -> str:
         return ",".join(f"127.0.0.1:{node.port}" for node in self.brokers)
+
+    @property
+    def kafka_bootstrap(self) -> str:
+        """For Kafka clients; empty in a cluster that was made without a listener for them."""
+        return ",".join(f"127.0.0.1:{node.kafka_port}" for node in self.brokers if node.kafka_port)
 
     @property
     def bootstrap_controllers(self) -> str:

@@ -82,16 +82,8 @@ class LocalCluster(Nodes):
             raise ClusterError(
                 f"{folder} holds a cluster already: `holdfast cluster up --dir {folder}` resumes it"
             )
-        reserved = ReservedPorts(2 * (brokers + controllers), base_port)
-        ports = reserved.numbers.copy()
-        nodes = [
-            Node(role, first + index, ports.pop(0), ports.pop(0))
-            for role, first, count in (
-                ("controller", FIRST_CONTROLLER_ID, controllers),
-                ("broker", 1, brokers),
-            )
-            for index in range(count)
-        ]
+        reserved = ReservedPorts(2 * (brokers + controllers) + brokers, base_port)
+        nodes = _numbered_nodes(brokers, controllers, reserved.numbers)
         driver = drivers.choose(power_loss) if power_loss is not None else None
         for key in ("log.dirs", "log.dir", "metadata.log.dir"):
             if driver is not None and key in (properties or {}):
@@ -149,13 +141,15 @@ class LocalCluster(Nodes):
         voters = ",".join(f"{n.node_id}@127.0.0.1:{n.port}" for n in self.nodes if n.role == "controller")
         if not voters:
             raise ClusterError("a cluster needs at least one controller")
-        listener = "CONTROLLER" if node.role == "controller" else "PLAINTEXT"
+        listeners = [f"{'CONTROLLER' if node.role == 'controller' else 'PLAINTEXT'}://127.0.0.1:{node.port}"]
+        if node.kafka_port:
+            listeners.append(f"KAFKA://127.0.0.1:{node.kafka_port}")
         keys = {
             "process.roles": node.role,
             "node.id": str(node.node_id),
             "controller.quorum.voters": voters,
             "controller.listener.names": "CONTROLLER",
-            "listeners": f"{listener}://127.0.0.1:{node.port}",
+            "listeners": ",".join(listeners),
             "log.dirs": str(disk / "data"),
             "metadata.log.dir": str(disk / "metadata"),
             "holdfast.cluster.id": self.cluster_id,
@@ -388,6 +382,19 @@ class LocalCluster(Nodes):
             if time.monotonic() > deadline:
                 raise ClusterError(f"still running after {timeout_s:.0f} s: {', '.join(left)}")
             time.sleep(0.01)
+
+
+def _numbered_nodes(brokers: int, controllers: int, numbers: Sequence[int]) -> list[Node]:
+    """The nodes with their ports: two each, and behind all of those one more a broker for Kafka clients."""
+    ports = list(numbers)
+    kafka_ports = ports[2 * (brokers + controllers) :]
+    nodes = [
+        Node("controller", FIRST_CONTROLLER_ID + index, ports.pop(0), ports.pop(0))
+        for index in range(controllers)
+    ]
+    return nodes + [
+        Node("broker", 1 + index, ports.pop(0), ports.pop(0), kafka_ports[index]) for index in range(brokers)
+    ]
 
 
 def _runs(pid: int, properties_file: Path) -> bool:
