@@ -29,6 +29,7 @@ from holdfast.broker.core.registration.metadata_lineage import MetadataLineage
 from holdfast.broker.core.telemetry import families, replica_body
 from holdfast.broker.log_manager import LogManager, LogManagerConfig
 from holdfast.broker.server import BrokerServer
+from holdfast.metadata.board import Board
 from holdfast.metadata.broker import SUPPORTED_FEATURES
 from holdfast.metadata.ids import PartitionId
 from holdfast.metadata.status import NodeView, answer
@@ -39,7 +40,7 @@ from holdfast.raft.driver import RaftDriver
 from holdfast.rpc.server import Server, ServerLimits
 from holdfast.runtime.api import DiskError, NetworkError, Runtime, Task
 from holdfast.runtime.real import machine
-from holdfast.runtime.stats import MetricFamily, Steps, merged
+from holdfast.runtime.stats import BoardWatch, MetricFamily, Steps, merged
 from holdfast.runtime.tasks import fail_node
 from holdfast.storage.core.config import LogConfig
 from holdfast.storage.core.files import METADATA_FOLDER
@@ -89,6 +90,7 @@ class BrokerNode:
             config.cluster_id,
             config.node_id,
         )
+        self._board = Board(self._view)
         self.core: Broker
         self.server: BrokerServer
         self._metadata_log: Log
@@ -254,9 +256,16 @@ class BrokerNode:
 
     def inspect(self, path: str, query: Sequence[tuple[str, str]]) -> Steps:
         """Answer GET `path` below /v1/."""
+        return answer(self._view(), path, query)
+
+    def watch(self, last_offset: int | None) -> BoardWatch:
+        """Follow the state of the cluster."""
+        return self._board.watch(last_offset)
+
+    def _view(self) -> NodeView:
         core = self.core
         is_ready, state = self.is_ready()
-        view = NodeView(
+        return NodeView(
             image=core.image,
             cluster_id=self.config.cluster_id,
             node_id=self.config.node_id,
@@ -268,7 +277,6 @@ class BrokerNode:
             voters=tuple(sorted(self.config.voters)),
             replica_of=self._replica_of,
         )
-        return answer(view, path, query)
 
     def _replica_of(self, key: PartitionId) -> dict[str, Any] | None:
         partition = self.core.partitions.get(key)

@@ -8,6 +8,7 @@ import logging
 from collections.abc import Iterable, Sequence
 
 from holdfast.controller.core import metrics
+from holdfast.controller.core.board import decision_bodies, next_leader_body
 from holdfast.controller.core.config import ControllerConfig
 from holdfast.controller.core.events import (
     AppendRecords,
@@ -29,6 +30,7 @@ from holdfast.controller.core.events import (
     Tick,
 )
 from holdfast.controller.core.quorum_controller import QuorumController
+from holdfast.metadata.board import Board
 from holdfast.metadata.questions import QUESTION_APIS
 from holdfast.metadata.status import NodeView, answer
 from holdfast.protocol.api_keys import ApiKey
@@ -39,7 +41,7 @@ from holdfast.rpc.channel import CallRefused, Pool
 from holdfast.rpc.server import Exchange, Server, ServerLimits
 from holdfast.runtime.api import Connection, ConnectionRefused, NetworkError, Runtime
 from holdfast.runtime.pump import TimedPump
-from holdfast.runtime.stats import Histogram, Level, LogLine, MetricFamily, Steps
+from holdfast.runtime.stats import BoardWatch, Histogram, Level, LogLine, MetricFamily, Steps
 from holdfast.runtime.tasks import fail_node
 from holdfast.storage.log import Log
 
@@ -90,6 +92,7 @@ class ControllerServer:
         self._server.on_disconnect = lambda connection_id: self.pump.post(ConnectionClosed(connection_id))
         #: brokers that are asked for their logs
         self._brokers = Pool(runtime, f"controller-{config.node_id}")
+        self._board = Board(self._view)
         #: requests without an answer, by the number that the core knows them by
         self._exchanges: dict[int, Exchange] = {}
         self._requests_taken = 0
@@ -167,9 +170,16 @@ class ControllerServer:
 
     def inspect(self, path: str, query: Sequence[tuple[str, str]]) -> Steps:
         """Answer GET `path` below /v1/, from what is committed."""
+        return answer(self._view(), path, query)
+
+    def watch(self, last_offset: int | None) -> BoardWatch:
+        """Follow the state of the cluster, from what is committed."""
+        return self._board.watch(last_offset)
+
+    def _view(self) -> NodeView:
         core = self._core
         is_ready, state = self.is_ready()
-        view = NodeView(
+        return NodeView(
             image=core.committed,
             cluster_id=self._config.cluster_id,
             node_id=self._config.node_id,
@@ -179,8 +189,9 @@ class ControllerServer:
             controller_id=core.leader_id,
             controller_epoch=core.raft_epoch,
             voters=tuple(sorted(self._config.voters)),
+            next_leader_of=lambda topic, key, partition: next_leader_body(core, topic, key, partition),
+            decisions=lambda limit: decision_bodies(core, limit),
         )
-        return answer(view, path, query)
 
     def metrics(self) -> Iterable[MetricFamily]:
         """All series of this node."""

@@ -1,6 +1,5 @@
 """The cluster of docker-compose.yml, with the methods of `localcluster.processes.LocalCluster`."""
 
-import json
 import os
 import subprocess
 import time
@@ -10,11 +9,11 @@ from pathlib import Path
 from holdfast.localcluster.health import probe
 from holdfast.localcluster.nodes import ClusterError, Node, Nodes
 
-#: (service, role, node id, port published on the host or 0, HTTP port published on the host or 0)
+#: (service, role, node id, port published on the host or 0, HTTP port published on the host)
 SERVICES = (
-    ("controller-1", "controller", 101, 0, 0),
-    ("controller-2", "controller", 102, 0, 0),
-    ("controller-3", "controller", 103, 0, 0),
+    ("controller-1", "controller", 101, 0, 18_404),
+    ("controller-2", "controller", 102, 0, 28_404),
+    ("controller-3", "controller", 103, 0, 38_404),
     ("broker-1", "broker", 1, 19_092, 19_404),
     ("broker-2", "broker", 2, 29_092, 29_404),
     ("broker-3", "broker", 3, 39_092, 39_404),
@@ -62,14 +61,8 @@ class ComposeCluster(Nodes):
             self._docker("kill", "-s", "KILL", self._container(node))
 
     def is_ready(self, node: Node) -> bool:
-        """True when /readyz answers 200, asked from the host if published, else by the healthcheck."""
-        if node.http_port:
-            return probe("127.0.0.1", node.http_port, "/readyz", 2.0)[0]
-        try:
-            state = json.loads(self._docker("inspect", "-f", "{{json .State}}", self._container(node)))
-        except ClusterError:
-            return False
-        return bool(state["Running"] and state.get("Health", {}).get("Status") == "healthy")
+        """True when /readyz answers 200: Docker's own healthcheck says so only seconds later."""
+        return probe("127.0.0.1", node.http_port, "/readyz", 2.0)[0]
 
     def wait_ready(self, nodes: Sequence[Node], timeout_s: float = 60.0) -> None:
         """Wait until all of `nodes` are ready. Raises: ClusterError."""
@@ -78,6 +71,10 @@ class ComposeCluster(Nodes):
             if time.monotonic() > deadline:
                 raise ClusterError(f"not ready after {timeout_s:.0f} s: {waiting}; see `docker compose logs`")
             time.sleep(0.2)
+
+    def save_logs(self, folder: Path) -> None:
+        """What all containers have printed goes into `folder`/compose.log: `down` removes it with them."""
+        (folder / "compose.log").write_text(self._compose("logs", "--no-color", "--timestamps"))
 
     def down(self, timeout_s: float = 120.0) -> None:
         """Stop all containers cleanly and remove them with their volumes."""

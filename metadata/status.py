@@ -35,7 +35,7 @@ STATES: Mapping[str, Callable[[PartitionRegistration, Sequence[int]], bool]] = {
     "reassigning": lambda partition, offline: partition.is_reassigning,
     "offline_replicas": lambda partition, offline: bool(offline),
 }
-_PATHS = "/v1/cluster, /v1/health, /v1/partitions and /v1/partitions/TOPIC/INDEX"
+_PATHS = "/v1/cluster, /v1/health, /v1/decisions, /v1/events, /v1/partitions and /v1/partitions/TOPIC/INDEX"
 
 Query = Sequence[tuple[str, str]]
 
@@ -58,6 +58,12 @@ class NodeView:
     voters: tuple[int, ...]
     #: this node's replica of a partition, as plain values; None when it has none
     replica_of: Callable[[PartitionId], dict[str, Any] | None] = lambda key: None
+    #: who would lead a partition next, and why, as plain values; None on nodes that do not decide it
+    next_leader_of: Callable[[str, PartitionId, PartitionRegistration], dict[str, Any] | None] = (
+        lambda topic, key, partition: None
+    )
+    #: the latest changes of partitions with their reasons, as plain values, newest first; at most so many
+    decisions: Callable[[int], list[dict[str, Any]]] = lambda limit: []
 
 
 class BadQuery(Exception):
@@ -74,6 +80,9 @@ def answer(view: NodeView, path: str, query: Query) -> Steps:
             case ["v1", "health"]:
                 _parameters(query)
                 return (yield from _health(view))
+            case ["v1", "decisions"]:
+                limit = _number("limit", _parameters(query, "limit").get("limit", "50"), 1, PAGE_ROWS_MAX)
+                return HttpReply(200, {"decisions": view.decisions(limit)})
             case ["v1", "partitions"]:
                 return (yield from _partitions(view, query))
             case ["v1", "partitions", name, index]:
@@ -118,14 +127,7 @@ def _cluster(view: NodeView) -> Steps:
     return HttpReply(
         200,
         {
-            "cluster_id": view.cluster_id,
-            "node": _node(view),
-            "metadata_offset": image.offset,
-            "quorum": {
-                "leader_id": view.controller_id,
-                "epoch": view.controller_epoch,
-                "voters": list(view.voters),
-            },
+            **cluster_head(view),
             "features": [
                 {
                     "name": row.name,
@@ -147,6 +149,25 @@ def _cluster(view: NodeView) -> Steps:
             "partitions": sum(leaderships.values()),
         },
     )
+
+
+def cluster_head(view: NodeView) -> dict[str, Any]:
+    """Who answers, up to which metadata, and the quorum as known there."""
+    return {
+        "cluster_id": view.cluster_id,
+        "node": _node(view),
+        "metadata_offset": view.image.offset,
+        "quorum": {
+            "leader_id": view.controller_id,
+            "epoch": view.controller_epoch,
+            "voters": list(view.voters),
+        },
+    }
+
+
+def brokers_body(image: MetadataImage) -> list[dict[str, Any]]:
+    """The registered brokers, by id, without counts of partitions."""
+    return [_broker(broker) for broker in image.sorted_brokers()]
 
 
 def _broker(broker: BrokerRegistration) -> dict[str, Any]:
@@ -265,7 +286,7 @@ def _partitions(view: NodeView, query: Query) -> Steps:
         if len(rows) == limit:
             following = f"{topic.name}:{index}"
             break
-        rows.append(_row(view, topic, index, partition, offline))
+        rows.append(partition_row(view, topic, index, partition, offline))
     return HttpReply(200, {"metadata_offset": image.offset, "partitions": rows, "next": following})
 
 
@@ -279,16 +300,17 @@ def _one_partition(view: NodeView, name: str, index: str) -> HttpReply:
         text = f"topic {name} has {len(topic.partitions)} partitions, {number} is not one of them"
         return _refusal(404, "UNKNOWN_PARTITION", text)
     offline = offline_replicas(view.image, PartitionId(topic.topic_id, number), partition)
-    return HttpReply(200, _row(view, topic, number, partition, offline))
+    return HttpReply(200, partition_row(view, topic, number, partition, offline))
 
 
-def _row(
+def partition_row(
     view: NodeView,
     topic: TopicImage,
     index: int,
     partition: PartitionRegistration,
     offline: tuple[int, ...],
 ) -> dict[str, Any]:
+    """A partition as /v1/partitions shows it."""
     return {
         "topic": topic.name,
         "partition": index,
@@ -306,6 +328,7 @@ def _row(
         "offline_replicas": list(offline),
         "states": [state for state, holds in STATES.items() if holds(partition, offline)],
         "headroom": _headroom_body(_headroom(view.image, partition)),
+        "next_leader": view.next_leader_of(topic.name, PartitionId(topic.topic_id, index), partition),
         "replica": view.replica_of(PartitionId(topic.topic_id, index)),
     }
 

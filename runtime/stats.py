@@ -100,6 +100,22 @@ class HttpReply:
 Steps: TypeAlias = Generator[None, None, HttpReply]
 
 
+@dataclass(frozen=True, slots=True)
+class BoardEvent:
+    """One server-sent event of /v1/events; a page may resume after one that has an offset."""
+
+    kind: str
+    body: dict[str, Any]
+    offset: int | None = None
+
+
+class BoardWatch(Protocol):
+    """What one watching page has been shown."""
+
+    def news(self) -> Iterator[BoardEvent | None]:
+        """The events since the last call, in small pieces: others have their turn at each None."""
+
+
 class NodeTelemetry(Protocol):
     """What a node shows of itself to `runtime.http.telemetry`."""
 
@@ -111,6 +127,9 @@ class NodeTelemetry(Protocol):
 
     def inspect(self, path: str, query: Sequence[tuple[str, str]]) -> Steps:
         """Answer GET `path` below /v1/; unknown ones and bad queries too."""
+
+    def watch(self, last_offset: int | None) -> BoardWatch:
+        """Follow the cluster for a page that knows it up to this metadata offset, None for nothing."""
 
 
 def gauge(name: str, help: str, value: float) -> MetricFamily:

@@ -270,6 +270,10 @@ class DecisionRing:
         """From the oldest to the newest."""
         return iter(self._entries)
 
+    def __reversed__(self) -> Iterator[DecisionEntry]:
+        """From the newest to the oldest."""
+        return reversed(self._entries)
+
     def extend(self, entries: list[DecisionEntry]) -> None:
         """Add entries; the oldest ones are dropped."""
         self._entries.extend(entries)

@@ -42,7 +42,7 @@ from holdfast.controller.core.operators.requests import OperatorRequests
 from holdfast.controller.core.partitions.election import ElectionReason
 from holdfast.controller.core.partitions.leader_balance import LeaderBalance
 from holdfast.controller.core.partitions.log_questions import LogQuestions
-from holdfast.controller.core.partitions.partition_change import InvariantBroken
+from holdfast.controller.core.partitions.partition_change import ElectionContext, InvariantBroken
 from holdfast.controller.core.partitions.proposal_order import ProposalOrder
 from holdfast.controller.core.partitions.replication_control import ReplicationControl
 from holdfast.controller.core.partitions.unclean_recovery import AnswerValidity, UncleanRecovery
@@ -177,6 +177,13 @@ class QuorumController:
     def decisions(self) -> DecisionRing:
         """Why partitions changed lately; only on the active controller; read only."""
         return self._decisions
+
+    def election_context(self, topic_name: str, key: PartitionId) -> ElectionContext:
+        """What an election of this partition would look at now, in what is committed."""
+        image = self.committed
+        return self._replication.context(
+            image, topic_name, lambda broker_id: image.is_active_replica(broker_id, key)
+        )
 
     @property
     def durations(self) -> Durations:

@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -109,7 +109,7 @@ def command(
             cluster = ComposeCluster.create(Path.cwd())
         else:
             cluster = LocalCluster.create(folder / "cluster", 3, 3)
-        with _running(cluster, report):
+        with _running(cluster, folder, report):
             demo = Demo(cluster, folder, report, random.Random(seed))
             demo.produce(
                 DemoLoad(records, record_size, partitions, 0 if no_kill else seconds or SECONDS[driver]),
@@ -139,7 +139,7 @@ class DemoReport:
 
 
 @contextmanager
-def _running(cluster: DemoCluster, report: DemoReport) -> Iterator[None]:
+def _running(cluster: DemoCluster, folder: Path, report: DemoReport) -> Iterator[None]:
     report.say(f"starting {len(cluster.controllers)} controllers and {len(cluster.brokers)} brokers")
     try:
         cluster.up()
@@ -147,6 +147,9 @@ def _running(cluster: DemoCluster, report: DemoReport) -> Iterator[None]:
         yield
     finally:
         report.say("stopping the cluster")
+        if isinstance(cluster, ComposeCluster):
+            with suppress(ClusterError):  # what is shown is why the demo failed, not that a log is missing
+                cluster.save_logs(folder)
         cluster.down()
 
 

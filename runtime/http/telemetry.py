@@ -1,4 +1,4 @@
-"""The admin endpoint of a node: `/livez`, `/readyz`, `/metrics`, `/v1/...`. Only user of prometheus-client.
+"""HTTP of a node: `/`, `/livez`, `/readyz`, `/metrics`, `/v1/...`. Only user of prometheus-client.
 
 Owns the paths and the text format; reads the node through `NodeTelemetry` and never changes it. Who may come
 in, and for how long, is `runtime.http.server`'s. Entry points import this module only when an admin listener
@@ -20,6 +20,7 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
 from holdfast.runtime.api import NetworkError
+from holdfast.runtime.http.board import PAGE, EventStreams, page_response
 from holdfast.runtime.http.server import HttpLimits, HttpServer, Visitor, error_response, json_response
 from holdfast.runtime.stats import (
     Histogram,
@@ -64,6 +65,7 @@ class AdminServer:
         self._scraped_as = ""
         self._scraper_count = 0
         self._process = ProcessCollector(registry=None)
+        self._streams = EventStreams(node)
 
     async def start(self) -> int:
         """Listen; returns the bound port. Raises: NetworkError when it is taken."""
@@ -100,9 +102,13 @@ class AdminServer:
             return web.Response(text=f"{reason}\n", status=200 if is_ready else 503)
         if path == "/metrics":
             return await self._metrics(request)
+        if path in PAGE:
+            return page_response(path)
+        if path == "/v1/events":
+            return await self._streams.answer(request)
         if path.startswith("/v1/"):
             return await self._inspect(path, list(request.query.items()))
-        text = f"there is no {path}; there are /livez, /readyz, /metrics, and below /v1/ what the docs say"
+        text = f"there is no {path}; there are /, /livez, /readyz, /metrics, and below /v1/ what the docs say"
         return error_response(404, "UNKNOWN_PATH", text)
 
     async def _inspect(self, path: str, query: list[tuple[str, str]]) -> web.Response:

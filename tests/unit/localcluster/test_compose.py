@@ -1,18 +1,21 @@
 """The demo's containers are its own; a `docker` that only takes notes stands in for the real one."""
 
 import os
+import re
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
 from holdfast.cli.__main__ import main
+from holdfast.localcluster.compose import SERVICES
 
 DOCKER = """#!/bin/sh
 echo "$COMPOSE_PROJECT_NAME: $*" >>"$DOCKER_NOTES"
 case "$*" in
     "$DOCKER_FINDS "*) echo 3f2a9c ;;
     compose\\ up*) echo "port is already allocated" >&2; exit 1 ;;
+    compose\\ logs*) echo "broker-1 | starting" ;;
 esac
 """
 
@@ -63,8 +66,18 @@ def test_a_demo_that_cannot_start_takes_only_its_own_containers_away(
     assert "port is already allocated" in done.output
     assert notes.read_text().splitlines()[2:] == [
         "holdfast-demo: compose up -d --build",
+        "holdfast-demo: compose logs --no-color --timestamps",
         "holdfast-demo: compose down -v",
     ]
+    assert (tmp_path / "kept" / "compose.log").read_text() == "broker-1 | starting\n"
+
+
+def test_the_ports_of_the_driver_are_those_of_the_compose_file() -> None:
+    text = (Path(__file__).parents[3] / "docker-compose.yml").read_text()
+    for name, _, _, port, http_port in SERVICES:
+        service = text.split(f"  {name}:\n")[1]
+        line = next(line for line in service.splitlines() if line.startswith("    ports:"))
+        assert re.findall(r"127\.0\.0\.1:(\d+):", line) == [str(each) for each in (port, http_port) if each]
 
 
 def test_a_machine_without_docker_is_told_of_the_demo_that_needs_none(

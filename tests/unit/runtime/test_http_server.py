@@ -12,7 +12,7 @@ import pytest
 
 from holdfast.runtime.http.server import HEADERS_MAX, LINE_BYTES_MAX, HttpLimits
 from holdfast.runtime.http.telemetry import AdminServer
-from holdfast.runtime.stats import HttpReply, MetricFamily, Steps
+from holdfast.runtime.stats import BoardWatch, HttpReply, MetricFamily, Steps
 
 ASK = b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"
 ASK_FOREVER = ASK.replace(b"/livez", b"/v1/forever")
@@ -46,6 +46,9 @@ class Node:
         finally:
             self.questions -= 1
         return HttpReply(200, {})
+
+    def watch(self, last_offset: int | None) -> BoardWatch:
+        raise RuntimeError("planted")
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 
 import aiohttp
@@ -10,8 +11,11 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families
 
 from holdfast.runtime.api import NetworkError
+from holdfast.runtime.http.board import STREAMS_MAX
 from holdfast.runtime.http.telemetry import SAMPLES_A_STEP, AdminServer
 from holdfast.runtime.stats import (
+    BoardEvent,
+    BoardWatch,
     Histogram,
     HttpReply,
     LazySamples,
@@ -58,6 +62,24 @@ class Node:
     def inspect(self, path: str, query: Sequence[tuple[str, str]]) -> Steps:
         yield
         return HttpReply(200, {"path": path, "query": [list(pair) for pair in query]})
+
+    def watch(self, last_offset: int | None) -> BoardWatch:
+        return Watch(last_offset)
+
+
+class Watch:
+    """Says once where it begins, then nothing."""
+
+    def __init__(self, last_offset: int | None) -> None:
+        self._events: list[BoardEvent | None] = [
+            None,
+            BoardEvent("cluster", {"since": last_offset}),
+            BoardEvent("offset", {}, 7),
+        ]
+
+    def news(self) -> Iterator[BoardEvent | None]:
+        yield from self._events
+        self._events = []
 
 
 @pytest.fixture
@@ -144,7 +166,8 @@ async def test_what_is_below_v1_is_the_nodes_to_answer(url: str) -> None:
 @pytest.mark.parametrize(
     ("path", "method", "status", "code"),
     [
-        ("/", "GET", 404, "UNKNOWN_PATH"),
+        ("/board", "GET", 404, "UNKNOWN_PATH"),
+        ("/v1/events?x=1", "GET", 400, "BAD_QUERY"),
         ("/metrics/", "GET", 404, "UNKNOWN_PATH"),
         ("/v1", "GET", 404, "UNKNOWN_PATH"),
         ("/metrics", "POST", 405, "METHOD_NOT_ALLOWED"),
@@ -176,3 +199,41 @@ async def test_a_head_request_gets_the_head_only(url: str) -> None:
 async def test_taken_port_is_a_network_error(url: str, node: Node) -> None:
     with pytest.raises(NetworkError, match="cannot serve HTTP"):
         await AdminServer("127.0.0.1", int(url.rsplit(":", 1)[1]), node).start()
+
+
+async def test_the_page_is_small_and_loads_nothing_from_elsewhere(url: str) -> None:
+    size = 0
+    async with aiohttp.ClientSession() as session:
+        for path in ("/", "/board.css", "/board.js"):
+            async with session.get(f"{url}{path}") as answer:
+                text = await answer.text()
+                assert answer.status == 200
+                assert "default-src 'none'" in answer.headers["Content-Security-Policy"]
+                assert answer.headers["X-Content-Type-Options"] == "nosniff"
+                assert not re.search(r"https?://(?!www\.w3\.org/2000/svg)", text)
+                size += len(text)
+    assert size < 100_000
+
+
+async def test_events_come_as_a_stream_that_says_where_to_resume(url: str) -> None:
+    for known, since in (({}, "null"), ({"Last-Event-ID": "5"}, "5"), ({"Last-Event-ID": "x"}, "null")):
+        async with aiohttp.ClientSession() as session:
+            async with session.get(f"{url}/v1/events", headers=known) as answer:
+                assert answer.headers["Content-Type"] == "text/event-stream"
+                read = [await answer.content.readuntil(b"\n\n") for _ in range(3)]
+        assert read == [
+            b"retry: 500\n\n",
+            f'event: cluster\ndata: {{"since":{since}}}\n\n'.encode(),
+            b"id: 7\nevent: offset\ndata: {}\n\n",
+        ]
+
+
+async def test_more_pages_than_a_node_serves_ask_again_later(url: str) -> None:
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
+        following = [await session.get(f"{url}/v1/events") for _ in range(STREAMS_MAX)]
+        assert {answer.status for answer in following} == {200}
+        async with session.get(f"{url}/v1/events") as refused:
+            assert (refused.status, refused.headers["Retry-After"]) == (503, "5")
+        assert (await get(f"{url}/livez"))[0] == 200
+        for answer in following:
+            answer.close()
