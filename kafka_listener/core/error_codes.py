@@ -32,5 +32,6 @@ def admin_code(code: int) -> int:
     if code == ErrorCode.NETWORK_EXCEPTION:  # whether it was carried out is not known
         return int(KafkaErrorCode.request_timed_out)
     if code in (ErrorCode.BROKER_NOT_AVAILABLE, ErrorCode.REQUEST_LIMIT_REACHED):
-        return int(KafkaErrorCode.coordinator_load_in_progress)
+        # Kafka's clients look for the controller anew, and may ask another broker.
+        return int(KafkaErrorCode.not_controller)
     return kafka_code(code)

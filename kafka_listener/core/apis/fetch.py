@@ -37,7 +37,7 @@ class _Row(NamedTuple):
 
 
 def fetch(request: Request, cluster: ClusterView) -> Outcome:
-    """The known partitions as one request of ours."""
+    """By consumers, below the high watermark; sees by leader epoch that a log was truncated."""
     message = request.message
     if getattr(message, "session_id", 0) != 0:
         return {"error_code": ErrorCode.FETCH_SESSION_ID_NOT_FOUND, "session_id": 0, "responses": ()}

@@ -40,7 +40,7 @@ class _Row(NamedTuple):
 
 
 def list_offsets(request: Request, cluster: ClusterView) -> Outcome:
-    """The questions about known partitions as one request of ours."""
+    """First, last and by time; -5 and -6 find nothing, as nothing is moved to another store."""
     rows = [
         _Row(number, _key(topic.name, wanted.partition_index, cluster), wanted, _known_offset(wanted))
         for number, topic in enumerate(request.message.topics)
@@ -91,7 +91,7 @@ def _offset_fields(
 
 
 def offset_for_leader_epoch(request: Request, cluster: ClusterView) -> Outcome:
-    """The questions about known partitions as one request of ours."""
+    """Where the leader's log ends in an epoch."""
     rows = [
         _Row(number, _key(topic.topic, wanted.partition, cluster), wanted, None)
         for number, topic in enumerate(request.message.topics)

@@ -36,7 +36,7 @@ class _Row(NamedTuple):
 
 
 def produce(request: Request, cluster: ClusterView) -> Outcome:
-    """The batches of known partitions as one request of ours."""
+    """With acks 0, 1 or all, idempotent producers included; one batch a partition and request."""
     message = request.message
     rows = _rows(request, cluster)
     wanted = [row for row in rows if row.refusal is None]

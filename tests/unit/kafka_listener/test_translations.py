@@ -452,7 +452,7 @@ def test_what_may_have_been_carried_out_has_another_code_than_what_surely_was_no
     codes = {
         ErrorCode.NETWORK_EXCEPTION: ErrorCode.REQUEST_TIMED_OUT,
         ErrorCode.REQUEST_TIMED_OUT: ErrorCode.REQUEST_TIMED_OUT,
-        ErrorCode.BROKER_NOT_AVAILABLE: 14,
+        ErrorCode.BROKER_NOT_AVAILABLE: ErrorCode.NOT_CONTROLLER,
     }
     for ours, theirs in codes.items():
         answer: Any = ask.refused(ours, "because")
