@@ -15,7 +15,7 @@ RUN useradd --uid 10001 --create-home --shell /usr/sbin/nologin holdfast \
     && mkdir -p /var/lib/holdfast && chown holdfast:holdfast /var/lib/holdfast
 COPY --from=build /opt/holdfast /opt/holdfast
 COPY docker/*.properties /etc/holdfast/
-ENV PATH=/opt/holdfast/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
+ENV PATH=/opt/holdfast/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 PYTHONSAFEPATH=1
 USER holdfast
 WORKDIR /var/lib/holdfast
 ENTRYPOINT ["holdfast"]

@@ -180,7 +180,78 @@ async def _consume(runtime: Runtime, order: dict[str, Any]) -> dict[str, Any]:
     return {"records": records, "bytes": size, "elapsed_s": elapsed_s}
 
 
-_WORK = {"produce": _produce, "paced": _paced, "one_by_one": _one_by_one, "consume": _consume}
+async def _neighbour(runtime: Runtime, order: dict[str, Any]) -> dict[str, Any]:
+    """Writes with so many records unacknowledged, until a line says `end`. Each other line ends a phase,
+    whose figures are printed."""
+    topic, value, window = order["topic"], _value(order["record_bytes"]), order["window"]
+    acks = _Window()
+    producer = await _producer(runtime, order, acks, order["linger_ms"], value)
+    await _go()
+    acks.is_timed = True
+    runtime.tasks.start("phases", acks.follow_phases())
+    total = 0
+    while not acks.is_over:
+        if total - acks.count >= window:
+            await acks.room()
+        producer.send_nowait(topic, value, tag=time.monotonic_ns())
+        total += 1
+    await producer.close()
+    return {"records": total, "bytes": total * len(value)}
+
+
+class _Window(_Acks):
+    """Acknowledgements of a neighbour, by phase."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_over = False
+        #: acknowledged so far
+        self.count = 0
+        self._phase_ns = time.monotonic_ns()
+        self._woken: asyncio.Future[None] | None = None
+
+    def __call__(self, batch: Batch) -> None:
+        super().__call__(batch)
+        if self.is_timed:  # the warm-up is over
+            self.count += batch.count
+        if self._woken is not None and not self._woken.done():
+            self._woken.set_result(None)
+
+    async def room(self) -> None:
+        """Until some were acknowledged."""
+        self._woken = asyncio.get_running_loop().create_future()
+        await self._woken
+
+    async def follow_phases(self) -> None:
+        """Print a phase's figures at each line."""
+        self._begin()
+        while (await aiofiles.stdin.readline()).strip() not in ("", "end"):
+            elapsed_s = (time.monotonic_ns() - self._phase_ns) / 1e9
+            found = latency(self.samples_ms) if self.samples_ms else None
+            report = {
+                "records_per_s": len(self.samples_ms) / elapsed_s,
+                "p50_ms": None if found is None else found.p50_ms,
+                "p99_ms": None if found is None else found.p99_ms,
+                "max_ms": None if found is None else found.max_ms,
+            }
+            print(json.dumps(report), flush=True)
+            self._begin()
+        self.is_over = True
+        if self._woken is not None and not self._woken.done():
+            self._woken.set_result(None)
+
+    def _begin(self) -> None:
+        self.samples_ms = []
+        self._phase_ns = time.monotonic_ns()
+
+
+_WORK = {
+    "produce": _produce,
+    "paced": _paced,
+    "one_by_one": _one_by_one,
+    "consume": _consume,
+    "neighbour": _neighbour,
+}
 
 
 async def _main(runtime: Runtime) -> int:

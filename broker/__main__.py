@@ -38,6 +38,7 @@ from holdfast.raft.core.config import RaftConfig
 from holdfast.raft.core.quorum import BadQuorumState
 from holdfast.raft.driver import RaftDriver
 from holdfast.rpc.server import Server, ServerLimits
+from holdfast.rpc.shares import NodeShares
 from holdfast.runtime.api import DiskError, NetworkError, Runtime, Task
 from holdfast.runtime.real import machine
 from holdfast.runtime.stats import BoardWatch, MetricFamily, Steps, merged
@@ -96,6 +97,8 @@ class BrokerNode:
         self._metadata_log: Log
         self._raft: RaftDriver
         self._listeners: list[Server] = []
+        #: what all listeners share
+        self._shares: NodeShares
         #: {listener name: bound port}
         self.ports: dict[str, int] = {}
         #: set when the core ends the node
@@ -154,6 +157,13 @@ class BrokerNode:
         limits = ServerLimits(
             frame_max_bytes=self.config.frame_max_bytes, listeners=len(self.config.listeners)
         )
+        config = self.config
+        self._shares = NodeShares(
+            self._runtime.clock,
+            config.request_memory_bytes,
+            config.connection_max,
+            config.connection_max_per_ip,
+        )
         told: list[ListenerEndpoint] = []
         for listener, advertised in zip(self.config.listeners, self.config.advertised_listeners, strict=True):
             server = self._server(listener.name, limits)
@@ -167,11 +177,13 @@ class BrokerNode:
     def _server(self, listener_name: str, limits: ServerLimits) -> Server:
         handlers = self.server.handlers()
         if listener_name not in self.config.kafka_listeners:
-            return Server(self._runtime, self.config.node_id, listener_name, handlers, limits)
+            return Server(self._runtime, self.config.node_id, listener_name, handlers, limits, self._shares)
         # loaded here: a broker without Kafka clients does without the library of their schemas
         from holdfast.broker.kafka_clients import kafka_server
 
-        return kafka_server(self._runtime, self.core, self.log_manager, handlers, listener_name, limits)
+        return kafka_server(
+            self._runtime, self.core, self.log_manager, handlers, listener_name, limits, self._shares
+        )
 
     async def _load(self) -> None:
         static = self.config.static
@@ -288,7 +300,7 @@ class BrokerNode:
         found += self.log_manager.stats()
         for listener in self._listeners:
             found += listener.stats()
-        return merged(found + self._raft.stats())
+        return merged(found + self._raft.stats() + self._shares.stats())
 
 
 async def run(config: BrokerConfig, runtime: Runtime, signals: machine.StopSignals) -> int:
@@ -308,7 +320,7 @@ async def run(config: BrokerConfig, runtime: Runtime, signals: machine.StopSigna
     if config.http_listener is not None:
         from holdfast.runtime.http.telemetry import AdminServer
 
-        admin = AdminServer(*config.http_listener, node)
+        admin = AdminServer(*config.http_listener, node, host_names=config.host_names)
         try:
             await admin.start()
         except NetworkError as error:

@@ -10,6 +10,7 @@ from holdfast.kafka_listener.server import KafkaServer
 from holdfast.metadata.ids import PartitionId
 from holdfast.protocol.api_keys import ApiKey
 from holdfast.rpc.server import ServerLimits
+from holdfast.rpc.shares import NodeShares
 from holdfast.runtime.api import Runtime
 
 
@@ -20,10 +21,11 @@ def kafka_server(
     handlers: Mapping[ApiKey, Callable[[Any], None]],
     listener_name: str,
     limits: ServerLimits,
+    shares: NodeShares,
 ) -> KafkaServer:
     """A server for Kafka clients in front of this broker."""
     view = BrokerView(core, log_manager, listener_name)
-    return KafkaServer(runtime, core.broker_id, listener_name, handlers, view.now, limits)
+    return KafkaServer(runtime, core.broker_id, listener_name, handlers, view.now, limits, shares)
 
 
 class BrokerView:

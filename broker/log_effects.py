@@ -86,9 +86,9 @@ class LogEffects:
 
     # --- appends -----------------------------------------------------------------------------------------
 
-    def append(self, effect: Append) -> None:
+    def append(self, effect: Append) -> bool:
         """Append batches of clients; one Appended for all that can be done at once, and one for each later
-        one."""
+        one. True when there is no later one."""
         results: list[AppendResult] = []
         for item in effect.batches:
             managed = self._log_manager.managed(item.key)
@@ -100,6 +100,7 @@ class LogEffects:
                 self._in_order(item.key, managed, partial(self._append_later, effect.context, managed, item))
         if results:
             self._post(Appended(effect.context, tuple(results)))
+        return len(results) == len(effect.batches)
 
     async def _append_later(self, context: object, managed: ManagedLog, item: BatchToAppend) -> None:
         if not await self._has_room(item.key, managed, len(item.batch)):

@@ -123,7 +123,7 @@ class BrokerServer:
         self.pump.carry_out |= {
             Respond: self._respond,
             AnswerFetch: self._answer_fetch,
-            Append: self._logs.append,
+            Append: self._append,
             AppendFetched: self._logs.append_fetched,
             SendFetch: self.peers.send_fetch,
             Flush: self._logs.flush,
@@ -289,9 +289,22 @@ class BrokerServer:
         else:
             exchange.hang_up(effect.refusal)
 
+    def _append(self, effect: Append) -> None:
+        if self._logs.append(effect):
+            # Answers may wait long for replication: by then the records are needed no more.
+            context: Any = effect.context
+            context.reply_to.let_go()
+
     def _answer_fetch(self, effect: AnswerFetch) -> None:
         exchange: Any = effect.reply_to
-        left, is_first = effect.max_bytes, True
+        # Without room, because others do not take their answers, a consumer hears that there is nothing.
+        is_member = any(row.log_end_offset >= 0 for row in effect.rows)
+        if is_member:
+            exchange.vouch()
+            left, is_first = effect.max_bytes, True
+        else:
+            room = exchange.room_for_answer
+            left, is_first = min(effect.max_bytes, room), room > 0
         rows_omitted: list[PartitionId] = []
         rows: list[FetchPartitionResponse] = []
         for row in effect.rows:

@@ -16,7 +16,7 @@ from aiokafka.record.default_records import DefaultRecordBatch
 
 from holdfast.client.cluster_client import ClusterClient
 from holdfast.client.core.config import ConsumerConfig
-from holdfast.client.core.decoding import UNDECODABLE
+from holdfast.client.core.decoding import UNDECODABLE, unpacked
 from holdfast.client.core.effects import Call, Connect, RefreshMetadata, take
 from holdfast.client.core.errors import ClientError, CorruptRecords
 from holdfast.client.core.fetcher import Fetcher
@@ -80,6 +80,8 @@ class Consumer:
     max_wait_ms, min_bytes: so long a leader waits for so many bytes before it answers.
     request_bytes_max, partition_bytes_max: what one answer may hold, in all and of a partition.
     buffer_bytes_max: fetched ahead of the application.
+    unpacked_bytes_max: what the records of one batch may take here, unpacked and as Python objects; a batch
+        beyond it raises CorruptRecords. A few bytes of a compressed batch can hold gigabytes.
     check_crcs: refuse batches whose checksum does not match.
     request_timeout_ms: a broker that does not answer for so long is given up; above max_wait_ms.
     stall_ms: after so long without an answer the consumer looks whether the leader is still the leader.
@@ -102,6 +104,7 @@ class Consumer:
         request_bytes_max: int = 16 << 20,
         partition_bytes_max: int = 2 << 20,
         buffer_bytes_max: int = 32 << 20,
+        unpacked_bytes_max: int = 256 << 20,
         check_crcs: bool = True,
         request_timeout_ms: int = 5_000,
         stall_ms: int = 500,
@@ -119,6 +122,7 @@ class Consumer:
             request_bytes_max=request_bytes_max,
             partition_bytes_max=partition_bytes_max,
             buffer_bytes_max=buffer_bytes_max,
+            unpacked_bytes_max=unpacked_bytes_max,
             check_crcs=check_crcs,
             request_timeout_ms=request_timeout_ms,
             stall_ms=stall_ms,
@@ -429,14 +433,14 @@ class Consumer:
         return True
 
     def _decode(self, batch: FetchedBatch) -> list[ConsumerRecord]:
-        decoder = DefaultRecordBatch(batch.data)
-        if self.config.check_crcs and not decoder.validate_crc():
+        if self.config.check_crcs and not DefaultRecordBatch(batch.data).validate_crc():
             raise _corrupt(batch, "its crc does not match")
         topic, partition, epoch = batch.topic, batch.partition, batch.header.leader_epoch
         try:
+            plain = unpacked(batch.header, batch.data, self.config.unpacked_bytes_max)
             records = [
                 ConsumerRecord(topic, partition, r.offset, epoch, r.timestamp, r.key, r.value, r.headers)
-                for r in decoder
+                for r in DefaultRecordBatch(plain)
             ]
         except UNDECODABLE as error:
             raise _corrupt(batch, str(error) or type(error).__name__) from error

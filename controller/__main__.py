@@ -54,7 +54,7 @@ async def run(config: ControllerConfig, runtime: Runtime, signals: machine.StopS
     if config.http_listener is not None:
         from holdfast.runtime.http.telemetry import AdminServer
 
-        admin = AdminServer(*config.http_listener, server)
+        admin = AdminServer(*config.http_listener, server, host_names=config.host_names)
         try:
             await admin.start()
         except NetworkError as error:

@@ -39,6 +39,7 @@ from holdfast.raft.core.config import RaftConfig
 from holdfast.raft.driver import NotLeader, RaftDriver
 from holdfast.rpc.channel import CallRefused, Pool
 from holdfast.rpc.server import Exchange, Server, ServerLimits
+from holdfast.rpc.shares import NodeShares
 from holdfast.runtime.api import Connection, ConnectionRefused, NetworkError, Runtime
 from holdfast.runtime.pump import TimedPump
 from holdfast.runtime.stats import BoardWatch, Histogram, Level, LogLine, MetricFamily, Steps
@@ -61,6 +62,19 @@ CORE_APIS = (
     ApiKey.UNREGISTER_BROKER,
     ApiKey.ALLOCATE_PRODUCER_IDS,
 )
+#: Sent by nodes of the cluster alone.
+MEMBER_APIS = frozenset(
+    (
+        ApiKey.VOTE,
+        ApiKey.BEGIN_QUORUM_EPOCH,
+        ApiKey.END_QUORUM_EPOCH,
+        ApiKey.FETCH,
+        ApiKey.BROKER_REGISTRATION,
+        ApiKey.BROKER_HEARTBEAT,
+        ApiKey.ALTER_PARTITION,
+        ApiKey.ALLOCATE_PRODUCER_IDS,
+    )
+)
 #: A probe that gets no answer for so long is no evidence (D9).
 PROBE_TIMEOUT_MS = 1000
 _EVENT_BOUNDS_SECONDS = (0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0)
@@ -78,6 +92,9 @@ class ControllerServer:
         self._config = config
         self._core = QuorumController(config, runtime.random)
         self._driver = RaftDriver(runtime, raft_config, log, self, self._fail)
+        self._shares = NodeShares(
+            runtime.clock, config.request_memory_bytes, config.connection_max, config.connection_max_per_ip
+        )
         self._server = Server(
             runtime,
             config.node_id,
@@ -88,6 +105,8 @@ class ControllerServer:
                 **dict.fromkeys(QUESTION_APIS, self._question),
             },
             ServerLimits(frame_max_bytes=config.request_max_bytes),
+            self._shares,
+            MEMBER_APIS,
         )
         self._server.on_disconnect = lambda connection_id: self.pump.post(ConnectionClosed(connection_id))
         #: brokers that are asked for their logs
@@ -200,6 +219,7 @@ class ControllerServer:
             *metrics.event_families(self._queue_seconds, self._processing_seconds),
             *self._driver.stats(),
             *self._server.stats(),
+            *self._shares.stats(),
         ]
 
     # --- events ------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from aiokafka.record.default_records import DefaultRecordBatch
 from holdfast.client.core.decoding import UNDECODABLE
 from holdfast.client.core.fetcher_effects import FetchedBatch
 from holdfast.client.core.history import parse_value, value_crc32c
+from holdfast.protocol.compression import unpack_batch
 from holdfast.protocol.record_batch import LOG_APPEND_TIME, BatchHeader, CorruptBatch, check_batch
 
 #: States of a log row (durability.rules).
@@ -85,7 +86,7 @@ def to_arrow(
 def _decode(header: BatchHeader, data: memoryview, start: int, end: int, rows: _Rows) -> None:
     check_batch(data)
     try:
-        found = list(DefaultRecordBatch(data))
+        found = list(DefaultRecordBatch(unpack_batch(data)))
     except UNDECODABLE as error:
         raise CorruptBatch(f"batch at offset {header.base_offset}: {error}") from error
     if header.base_offset < start or header.next_offset > end:

@@ -20,16 +20,19 @@ from holdfast.kafka_listener.core.envelope import (
     read_request,
     write_response,
 )
-from holdfast.kafka_listener.core.frames import KafkaFrameDecoder
+from holdfast.kafka_listener.core.frames import KafkaFrameDecoder, bytes_of
 from holdfast.kafka_listener.core.schema_writer import Fields
 from holdfast.kafka_listener.core.translation import Ask, ClusterView, HangUp, Outcome
 from holdfast.kafka_listener.core.translations import TRANSLATIONS
 from holdfast.protocol.api_keys import ApiKey
 from holdfast.protocol.errors import ErrorCode
+from holdfast.protocol.frames import Frame, FrameDecoder
 from holdfast.protocol.messages import API_OF_REQUEST
 from holdfast.protocol.schema.fields import Buffer
+from holdfast.rpc.core.memory import Charge
 from holdfast.rpc.core.request_stats import RequestStats
 from holdfast.rpc.server import Server, ServerConnection, ServerLimits
+from holdfast.rpc.shares import NodeShares
 from holdfast.runtime.api import Runtime
 
 _log = logging.getLogger("holdfast.kafka")
@@ -44,27 +47,41 @@ class KafkaExchange:
 
     __slots__ = (
         "_arrived_ns",
-        "_ask",
+        "_answer_with",
+        "_charge",
         "_connection",
         "_handled_ns",
         "_is_done",
+        "_refuse_with",
         "_started_ns",
         "answer",
         "answered_ns",
         "api_key",
+        "is_ordered",
         "message",
         "request",
     )
 
     def __init__(
-        self, connection: "KafkaConnection", request: Request, arrived_ns: int, started_ns: int
+        self,
+        connection: "KafkaConnection",
+        request: Request,
+        arrived_ns: int,
+        started_ns: int,
+        charge: Charge,
     ) -> None:
         self._connection = connection
         self.request = request
+        #: it gets an answer, which must wait for those of earlier requests
+        self.is_ordered = request.api is not KafkaApi.PRODUCE or bool(request.message.acks)
+        #: room that the request takes until it is answered or its bytes are let go
+        self._charge: Charge | None = charge
         self._arrived_ns = arrived_ns
         self._started_ns = started_ns
         self._handled_ns = 0
-        self._ask: Ask | None = None
+        #: what becomes of the broker's answer to the open question, or of its refusal
+        self._answer_with: Callable[[Any], Outcome] | None = None
+        self._refuse_with: Callable[[int, str], Outcome] | None = None
         self._is_done = False
         #: the question to the broker that is open now
         self.message: Any = None
@@ -105,15 +122,26 @@ class KafkaExchange:
         """True while an answer is still due and could still arrive."""
         return not self._is_done and self._connection.is_open
 
+    @property
+    def room_for_answer(self) -> int:
+        """Most bytes that a large answer may have now, 0 for none: others have not taken theirs."""
+        return self._connection.room_for_answer
+
+    def let_go(self) -> None:
+        """The request's bytes are not needed any more, although its answer is still due."""
+        self.message = None
+        self.request = self.request._replace(message=None)
+        self._release()
+
     def respond(self, message: Any) -> None:
         """The broker's answer to the open question."""
-        ask = self._take()
-        self._translated(lambda: ask.answer(message))
+        answer_with, _ = self._take()
+        self._translated(lambda: answer_with(message))
 
     def fail(self, error_code: ErrorCode, text: str) -> None:
         """The broker refuses the open question as a whole."""
-        ask = self._take()
-        self._translated(lambda: ask.refused(error_code, text))
+        _, refuse_with = self._take()
+        self._translated(lambda: refuse_with(error_code, text))
 
     def drop(self) -> None:
         """Finish without any answer (acks 0)."""
@@ -146,11 +174,6 @@ class KafkaExchange:
         return 0 if self.answer is None else sum(map(len, self.answer))
 
     @property
-    def is_ordered(self) -> bool:
-        """It gets an answer, which must wait for those of earlier requests."""
-        return self.request.api is not KafkaApi.PRODUCE or bool(self.request.message.acks)
-
-    @property
     def times(self) -> tuple[int, int]:
         """(when the request arrived, when it was answered), ns."""
         return self._arrived_ns, self.answered_ns
@@ -161,10 +184,12 @@ class KafkaExchange:
         request = self.request
         self.answer = write_response(request.api, request.version, request.correlation_id, fields)
 
-    def _take(self) -> Ask:
-        assert self._ask is not None, f"{self.request.api.name} was answered twice"
-        ask, self._ask = self._ask, None
-        return ask
+    def _take(self) -> tuple[Callable[[Any], Outcome], Callable[[int, str], Outcome]]:
+        assert self._answer_with is not None, f"{self.request.api.name} was answered twice"
+        assert self._refuse_with is not None
+        taken = self._answer_with, self._refuse_with
+        self._answer_with = self._refuse_with = None
+        return taken
 
     def _translated(self, translate: Callable[[], Outcome]) -> None:
         if not self.is_open:  # the peer has gone: nothing reads an answer, and no further question is asked
@@ -184,7 +209,7 @@ class KafkaExchange:
         if isinstance(outcome, Mapping):
             self._done(outcome.get("error_code", 0))
         elif isinstance(outcome, Ask):
-            self._ask = outcome
+            self._answer_with, self._refuse_with = outcome.answer, outcome.refused
             self.message = outcome.message
             self.api_key = API_OF_REQUEST[type(outcome.message)].key
             self._connection.ask(self)
@@ -198,9 +223,15 @@ class KafkaExchange:
         if self._connection.is_open:
             self._connection.hang_up(reason)
 
+    def _release(self) -> None:
+        charge, self._charge = self._charge, None
+        if charge is not None:
+            self._connection.release(charge)
+
     def _done(self, error_code: int) -> None:
         assert not self._is_done, f"{self.request.api.name} was answered twice"
         self._is_done = True
+        self._release()
         self.answered_ns = self._connection.now_ns()
         self._connection.server.request_stats[self.request.api].answered(
             error_code, self._arrived_ns, self._started_ns, self._handled_ns, self.answered_ns
@@ -219,9 +250,10 @@ class KafkaServer(Server):
         handlers: Mapping[ApiKey, Handler],
         view: Callable[[], ClusterView],
         limits: ServerLimits,
+        shares: NodeShares | None = None,
     ) -> None:
         """`handlers` are the broker's own; `view()` is what it knows of the cluster now."""
-        super().__init__(runtime, node_id, listener_name, handlers, limits)
+        super().__init__(runtime, node_id, listener_name, handlers, limits, shares)
         self.handlers = handlers
         self._view = view
         self.request_stats = {api: RequestStats() for api in KafkaApi}
@@ -246,7 +278,7 @@ class KafkaConnection(ServerConnection):
         #: bytes of answers that wait for an earlier one
         self._held_back_bytes = 0
 
-    def new_decoder(self) -> Any:
+    def new_decoder(self) -> FrameDecoder:
         return KafkaFrameDecoder(self.server.limits.frame_max_bytes)
 
     def now_ns(self) -> int:
@@ -255,41 +287,43 @@ class KafkaConnection(ServerConnection):
 
     # --- requests -----------------------------------------------------------------------------------------
 
-    def _start(self, frame: Any, arrived_ns: int) -> None:
-        head = read_head(frame)
+    def _parse(self, frame: Frame) -> RequestHead | None:
+        head = read_head(bytes_of(frame))
         api = head.api
         if api is None:
             self.hang_up(f"api key {head.api_key} is not served here")
-        elif not api.min_version <= head.api_version <= api.max_version:
-            self._answer_unknown_version(api, head, arrived_ns)
+        elif api is KafkaApi.API_VERSIONS or api.min_version <= head.api_version <= api.max_version:
+            return head
         else:
-            try:
-                request = read_request(frame, head)
-            except MalformedRequest as error:
-                self.hang_up(f"{api.title} v{head.api_version}: {error}")
-                return
-            self._begin(request, arrived_ns)
-
-    def _answer_unknown_version(self, api: KafkaApi, head: RequestHead, arrived_ns: int) -> None:
-        if api is not KafkaApi.API_VERSIONS:
             self.hang_up(
                 f"{api.title} is served in versions {api.min_version} to {api.max_version}, "
                 f"not {head.api_version}"
             )
-            return
-        # Kafka's rule: the answer has the form of version 0, and the client asks again in one that it lists.
-        request = Request(api, 0, head.correlation_id, "", None)
-        self._enter(request, arrived_ns).finish(versions_fields(ErrorCode.UNSUPPORTED_VERSION))
+        return None
 
-    def _begin(self, request: Request, arrived_ns: int) -> None:
-        exchange = self._enter(request, arrived_ns)
+    def _start(self, parts: RequestHead, frame: Frame, arrived_ns: int, charge: Charge) -> bool:
+        api = parts.api
+        assert api is not None
+        if parts.api_version > api.max_version or parts.api_version < api.min_version:
+            # Kafka's rule: the answer has the form of version 0, and the client asks again in one that it
+            # lists.
+            request = Request(api, 0, parts.correlation_id, "", None)
+            self._enter(request, arrived_ns, charge).finish(versions_fields(ErrorCode.UNSUPPORTED_VERSION))
+            return True
+        try:
+            request = read_request(bytes_of(frame), parts)
+        except MalformedRequest as error:
+            self.hang_up(f"{api.title} v{parts.api_version}: {error}")
+            return False
+        exchange = self._enter(request, arrived_ns, charge)
         exchange.begin(self.server.view())
         if not exchange.is_answered:
             exchange.handled(self.now_ns())
+        return True
 
-    def _enter(self, request: Request, arrived_ns: int) -> KafkaExchange:
+    def _enter(self, request: Request, arrived_ns: int, charge: Charge) -> KafkaExchange:
         self.in_flight += 1
-        exchange = KafkaExchange(self, request, arrived_ns, self.now_ns())
+        exchange = KafkaExchange(self, request, arrived_ns, self.now_ns(), charge)
         if exchange.is_ordered:
             self._order.append(exchange)
         return exchange
@@ -320,4 +354,4 @@ class KafkaConnection(ServerConnection):
             if first.answer is not None and self.is_open:
                 self.send(first.answer, first.request.api, *first.times)
         if self._held_back_bytes > self.server.limits.unread_max_bytes and self.is_open:
-            self._cut_off(f"{self._held_back_bytes} bytes of answers wait for one that it asked for earlier")
+            self.cut_off(f"{self._held_back_bytes} bytes of answers wait for one that it asked for earlier")

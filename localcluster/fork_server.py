@@ -73,7 +73,7 @@ def _serve(run: Callable[..., Any], order: dict[str, Any]) -> NoReturn:
         os.chdir(order["folder"])
         os.environ.clear()
         os.environ.update(order["environment"])
-        _show_as([sys.executable, "-m", "holdfast.cli", *order["words"]])
+        _show_as([sys.executable, "-P", "-m", "holdfast.cli", *order["words"]])
         run(args=order["words"], prog_name="holdfast")
         code = 0
     except SystemExit as end:

@@ -73,8 +73,9 @@ class CommandLauncher:
 
     def launch(self, words: Sequence[str], log_file: Path) -> Child:
         with log_file.open("ab") as log:
+            # -P: files of the working folder, such as an http.py, are not a node's code.
             process = subprocess.Popen(
-                [sys.executable, "-m", COMMAND, *words],
+                [sys.executable, "-P", "-m", COMMAND, *words],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -112,7 +113,7 @@ class ForkLauncher:
         """Start the server; it loads while this process goes on."""
         assert self.is_possible()
         self._server = subprocess.Popen(
-            [sys.executable, "-m", "holdfast.localcluster.fork_server", _ROOM, ENTRY, *LOADED_BEFORE],
+            [sys.executable, "-P", "-m", "holdfast.localcluster.fork_server", _ROOM, ENTRY, *LOADED_BEFORE],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             start_new_session=True,

@@ -113,6 +113,15 @@ COMMON_KEYS: tuple[ConfigKey, ...] = (
     _int("num.partitions", 1, "Partitions of a topic whose creator names no count.", 1),
     _int("default.replication.factor", 1, "Replicas of a topic whose creator names no count.", 1, 32767),
     _int("socket.request.max.bytes", 64 << 20, "Largest frame that is read.", 1024),
+    _long(
+        "queued.max.request.bytes",
+        None,
+        "Memory of all listeners for requests without an answer and answers that are not taken; at least "
+        "twice socket.request.max.bytes, -1 for any; unset: 128 MiB, or that.",
+        -1,
+    ),
+    _int("max.connections", INT_MAX, "Connections of all listeners; further ones are refused.", 1),
+    _int("max.connections.per.ip", INT_MAX, "The same from one address.", 1),
     _string("holdfast.cluster.id", None, "Name of the cluster, the same on all its nodes.", required=True),
     _string("holdfast.http.listener", "", "host:port of /livez, /readyz, /metrics and /v1/...; empty: none."),
     _bool("holdfast.metrics.partition.level", True, "Metrics of single partitions."),

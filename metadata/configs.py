@@ -54,6 +54,7 @@ __all__ = [
     "parse_value",
     "parse_voters",
     "read_keys",
+    "request_memory",
     "topic_config_problem",
     "unknown_key_problem",
     "value_problem",
@@ -66,6 +67,7 @@ _OWN_PREFIX = "holdfast."
 PORT_MAX = 65_535
 _KAFKA_PROTOCOL = "KAFKA"
 _PROTOCOLS = ("PLAINTEXT", _KAFKA_PROTOCOL)
+_REQUEST_MEMORY_BYTES = 128 << 20
 #: Longest host name in DNS, in characters.
 HOST_MAX = 253
 
@@ -159,6 +161,20 @@ def read_keys(
             if key.required and values[key.name] in ((), ""):
                 raise ConfigError(f"{key.name} must not be empty: {key.doc}")
     return values, warnings
+
+
+def request_memory(values: Mapping[str, Any]) -> int | None:
+    """Bytes for requests and answers of all listeners, None for any number. Raises: ConfigError."""
+    least = 2 * int(values["socket.request.max.bytes"])  # half of it is for large requests
+    name = "queued.max.request.bytes"
+    given: int | None = values[name]
+    if given is None:
+        return max(_REQUEST_MEMORY_BYTES, least)
+    if given == -1:
+        return None
+    if given < least:
+        raise ConfigError(f"{name}={given}: expected -1, or at least twice socket.request.max.bytes, {least}")
+    return given
 
 
 def _unknown(name: str, known: Iterable[str]) -> str:

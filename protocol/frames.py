@@ -24,6 +24,10 @@ BODY_MAX_BYTES = 8 << 20
 ATTACHMENT_MAX_BYTES = FRAME_MAX_BYTES - BODY_MAX_BYTES - 4
 
 
+#: Chunks below this are put together while a frame is incomplete.
+_SMALL_CHUNK_BYTES = 4 << 10
+
+
 class FrameError(ValueError):
     """The bytes are no frame, or exceed a limit. The connection cannot go on: frame borders are lost, or the
     peer is not one of ours."""
@@ -90,11 +94,13 @@ class FrameDecoder:
     Looks at lengths only: a body is judged when it is read.
     """
 
-    __slots__ = ("_body_max_bytes", "_chunks", "_frame_max_bytes", "_held", "_need")
+    __slots__ = ("_body_max_bytes", "_chunks", "_frame_max_bytes", "_held", "_need", "pending_body_bytes")
 
     def __init__(self, frame_max_bytes: int = FRAME_MAX_BYTES, body_max_bytes: int = BODY_MAX_BYTES) -> None:
-        self._chunks: list[bytes] = []
+        self._chunks: list[bytes | bytearray] = []
         self._held = 0
+        #: msgpack bytes of the incomplete frame, once its lengths are known
+        self.pending_body_bytes = 0
         #: bytes that must be held before anything can be cut: 8 for the lengths, else a whole frame
         self._need = 8
         self._frame_max_bytes = frame_max_bytes
@@ -105,9 +111,14 @@ class FrameDecoder:
         """Bytes of an incomplete frame in memory."""
         return self._held
 
+    @property
+    def pending_bytes(self) -> int:
+        """What the incomplete frame will take in all, as it says itself; 0 while that is not known."""
+        return self._need if self._need > _LENGTHS.size else 0
+
     def feed(self, data: bytes) -> list[Frame]:
         """The frames that `data` completes, in order. Raises: FrameError; the decoder is spent then."""
-        self._chunks.append(data)
+        self._hold(data)
         self._held += len(data)
         if self._held < self._need:
             return []
@@ -120,7 +131,7 @@ class FrameDecoder:
             while left >= 8:
                 frame_length, body_length = self._lengths(view, position)
                 if left < 4 + frame_length:
-                    self._need = 4 + frame_length
+                    self._need, self.pending_body_bytes = 4 + frame_length, body_length
                     break
                 body_end = position + 8 + body_length
                 body_start, position = position + 8, position + 4 + frame_length
@@ -132,6 +143,16 @@ class FrameDecoder:
         self._chunks = [bytes(view[position:])] if left else []
         self._held = left
         return frames
+
+    def _hold(self, data: bytes) -> None:
+        # A peer that sends single bytes must not make us hold an object for each of them.
+        chunks = self._chunks
+        if not chunks or len(data) >= _SMALL_CHUNK_BYTES:
+            chunks.append(data)
+        elif isinstance(last := chunks[-1], bytearray):
+            last += data
+        else:
+            chunks.append(bytearray(data))
 
     def _lengths(self, view: memoryview, position: int) -> tuple[int, int]:
         lengths: tuple[int, int] = _LENGTHS.unpack_from(view, position)

@@ -42,7 +42,7 @@ NO_COMPRESSION, GZIP, SNAPPY, LZ4, ZSTD = range(5)
 
 #: Sequences run from 0 to 2^31 - 1 and start again (R90).
 SEQUENCE_MODULUS = 1 << 31
-#: Most bytes that a gzip batch may unpack to here.
+#: Most bytes that the records of a batch may unpack to.
 UNPACKED_MAX_BYTES = 64 << 20
 
 assert _HEADER.size == HEADER_SIZE
@@ -51,6 +51,10 @@ assert _CRC_START + _BEHIND_CRC.size == HEADER_SIZE
 
 class CorruptBatch(ValueError):
     """The bytes are no whole, undamaged v2 batch. The text says where and what was expected."""
+
+
+class UnpacksTooLarge(CorruptBatch):
+    """The compressed records of the batch take more room than may be spent on them."""
 
 
 class BatchHeader(NamedTuple):
@@ -325,7 +329,7 @@ def _unpack_gzip(packed: bytes) -> bytes:
             raise CorruptBatch(f"records are not gzip: {error}") from None
         left -= len(part)
         if left < 0:
-            raise CorruptBatch(f"gzip records unpack to more than {UNPACKED_MAX_BYTES} bytes")
+            raise UnpacksTooLarge(f"gzip records unpack to more than {UNPACKED_MAX_BYTES} bytes")
         if not unpacker.eof:
             raise CorruptBatch("gzip records are cut short")
         parts.append(part)

@@ -2,31 +2,34 @@
 
 Owns connections, their limits and their back pressure (D3); never decides what an answer is. A parked request
 holds nothing back; past `in_flight_max` unanswered requests, or when the peer does not read its answers, the
-server stops reading from that connection and from no other. ApiVersions is the one API it answers by itself.
+server stops reading from that connection and from no other. Memory and time are shared with the node's other
+listeners (`rpc.shares`). ApiVersions is the one API it answers by itself.
 """
 
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any, TypeAlias
+from typing import Any
 
 from holdfast.protocol.api_keys import ApiKey
 from holdfast.protocol.envelope import (
     MalformedRequest,
-    RequestParts,
     encode_refusal,
-    encode_response,
     parse_request,
 )
 from holdfast.protocol.errors import ErrorCode
-from holdfast.protocol.frames import FRAME_MAX_BYTES, FrameDecoder, FrameError, FrameTooLarge
+from holdfast.protocol.frames import FRAME_MAX_BYTES, Frame, FrameDecoder, FrameError
 from holdfast.protocol.messages import APIS, Api
 from holdfast.protocol.messages.api_versions import ApiVersionRange, ApiVersionsResponse
 from holdfast.protocol.schema.fields import Buffer, SchemaError, decode_message
+from holdfast.rpc.core.memory import Charge, cost_of
 from holdfast.rpc.core.request_stats import RequestStats, families
+from holdfast.rpc.exchange import Exchange as Exchange
+from holdfast.rpc.exchange import Handler as Handler
+from holdfast.rpc.shares import NodeShares
 from holdfast.runtime.api import Connection, Listener, NetworkError, Runtime, Timer
 from holdfast.runtime.stats import MetricFamily, MetricKind, Sample
 from holdfast.runtime.tasks import fail_node
@@ -38,7 +41,20 @@ STARTS_A_TURN = 128
 #: Answers are handed to the connection once so many bytes are queued, so that back pressure is felt in time.
 FLUSH_BYTES = 256 << 10
 
-Handler: TypeAlias = "Callable[[Exchange], None]"
+#: Answers of these are small in any case: no room is looked for before they are made.
+SMALL_ANSWERS = frozenset(
+    (
+        ApiKey.API_VERSIONS,
+        ApiKey.PRODUCE,
+        ApiKey.INIT_PRODUCER_ID,
+        ApiKey.BROKER_HEARTBEAT,
+        ApiKey.BROKER_REGISTRATION,
+        ApiKey.ALLOCATE_PRODUCER_IDS,
+        ApiKey.VOTE,
+        ApiKey.BEGIN_QUORUM_EPOCH,
+        ApiKey.END_QUORUM_EPOCH,
+    )
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,122 +84,6 @@ class ServerLimits:
     close_timeout_ms: int = 2_000
 
 
-class Exchange:
-    """One request and the duty to answer it exactly once: `respond`, `fail` or `drop`."""
-
-    __slots__ = (
-        "_arrived_ns",
-        "_connection",
-        "_correlation_id",
-        "_handled_ns",
-        "_is_answered",
-        "_started_ns",
-        "api",
-        "api_version",
-        "client_id",
-        "message",
-    )
-
-    def __init__(
-        self,
-        connection: "ServerConnection",
-        api: Api,
-        parts: RequestParts,
-        message: Any,
-        arrived_ns: int,
-        started_ns: int,
-    ) -> None:
-        self._connection = connection
-        self._correlation_id = parts.correlation_id
-        self._is_answered = False
-        self._arrived_ns = arrived_ns
-        self._started_ns = started_ns
-        #: when the handler returned without an answer, 0 before
-        self._handled_ns = 0
-        self.api = api
-        self.api_version = parts.api_version
-        #: what the peer calls itself; proves nothing
-        self.client_id = parts.client_id
-        self.message = message
-
-    @property
-    def api_key(self) -> ApiKey:
-        return self.api.key
-
-    @property
-    def peer(self) -> str:
-        """`host:port` of the other side."""
-        return self._connection.peer
-
-    @property
-    def listener_name(self) -> str:
-        """The listener that the request came through."""
-        return self._connection.server.listener_name
-
-    @property
-    def connection_id(self) -> int:
-        """Unique among the connections of this server, those that have ended included."""
-        return self._connection.connection_id
-
-    @property
-    def is_answered(self) -> bool:
-        """No answer is due any more."""
-        return self._is_answered
-
-    @property
-    def is_open(self) -> bool:
-        """True while an answer is still due and could still arrive."""
-        return not self._is_answered and self._connection.is_open
-
-    def respond(self, message: Any) -> None:
-        """Answer. Does nothing when the peer has gone."""
-        assert type(message) is self.api.response, f"{self.api.key.name}: {type(message).__name__}"
-        answered_ns = self._finish(getattr(message, "error_code", ErrorCode.NONE))
-        if self._connection.is_open:
-            self._connection.send(self._encode(message), self.api.key, self._arrived_ns, answered_ns)
-
-    def fail(self, error_code: ErrorCode, text: str) -> None:
-        """Refuse the request as a whole, for answers that have no place for it. `text` says what to do."""
-        answered_ns = self._finish(error_code)
-        if self._connection.is_open:
-            refusal = encode_refusal(self._correlation_id, error_code, text)
-            self._connection.send(refusal, self.api.key, self._arrived_ns, answered_ns)
-
-    def drop(self) -> None:
-        """Finish without any answer (required_acks 0)."""
-        self._finish(ErrorCode.NONE)
-        self._connection.go_on_soon()
-
-    def hang_up(self, reason: str) -> None:
-        """Finish without any answer and end the connection: the sender, who waits for none, hears by that.
-        Does nothing when the peer has gone."""
-        self._finish(ErrorCode.NONE)
-        if self._connection.is_open:
-            self._connection.hang_up(reason)
-
-    def handled(self, now_ns: int) -> None:
-        """The handler has returned: from here on others are waited for."""
-        self._handled_ns = now_ns
-
-    def _encode(self, message: Any) -> list[Buffer]:
-        try:
-            return encode_response(self.api_version, self._correlation_id, message)
-        except FrameTooLarge as error:
-            return encode_refusal(
-                self._correlation_id, ErrorCode.MESSAGE_TOO_LARGE, f"the answer would be {error}"
-            )
-
-    def _finish(self, error_code: int) -> int:
-        """Needs no answer any more; returns the time, ns."""
-        assert not self._is_answered, f"{self.api.key.name} was answered twice"
-        self._is_answered = True
-        answered_ns = self._connection.finished()
-        self._connection.server.request_stats[self.api.key].answered(
-            error_code, self._arrived_ns, self._started_ns, self._handled_ns, answered_ns
-        )
-        return answered_ns
-
-
 class Server:
     """One listener of a node."""
 
@@ -194,8 +94,14 @@ class Server:
         listener_name: str,
         handlers: Mapping[ApiKey, Handler],
         limits: ServerLimits = ServerLimits(),
+        shares: NodeShares | None = None,
+        member_apis: Container[ApiKey] = (),
     ) -> None:
+        """`shares` is the node's, None for a server of its own without limits. Who sends a request of
+        `member_apis` is taken for a node of the cluster, with its own share of the memory."""
         self.runtime = runtime
+        self.shares = shares or NodeShares(runtime.clock)
+        self.member_apis = member_apis
         self.node_id = node_id
         self.listener_name = listener_name
         self.limits = limits
@@ -299,6 +205,10 @@ class Server:
             return "the node is stopping"
         if len(self._connections) >= self._connection_max:
             return f"{self._connection_max} connections are open; close some or raise the limit"
+        refusal = self.shares.refusal(connection.host)
+        if refusal is not None:
+            return refusal
+        self.shares.join(connection, connection.host)
         self._connections[connection.connection_id] = connection
         if self._sweep_timer is None:
             self._sweep_later()
@@ -311,8 +221,10 @@ class Server:
 
     def lost(self, connection_id: int) -> None:
         """The connection has ended."""
-        if self._connections.pop(connection_id, None) is None:
+        connection = self._connections.pop(connection_id, None)
+        if connection is None:
             return
+        self.shares.leave(connection, connection.host)
         if not self._connections and self._all_lost is not None and not self._all_lost.done():
             self._all_lost.set_result(None)
         if self.on_disconnect is not None:
@@ -346,12 +258,15 @@ class Server:
 
 
 class ServerConnection:
-    """One accepted connection: cuts frames, starts requests, sends answers. A `ConnectionHandler`."""
+    """One accepted connection: cuts frames, starts requests, sends answers. A `ConnectionHandler`, and a
+    `Peer` of the node's shares."""
 
     def __init__(self, server: Server) -> None:
         self.server = server
         self.connection_id = server.number_connection()
         self.peer = "?"
+        #: the peer's host
+        self.host = ""
         #: answers can be sent
         self.is_open = False
         #: requests started and not answered
@@ -359,8 +274,13 @@ class ServerConnection:
         self._clock = server.runtime.clock
         self._connection: Connection | None = None
         self._decoder = self.new_decoder()
-        #: whole frames that may not be started yet, still packed, with when they arrived
-        self._waiting: deque[tuple[Any, int]] = deque()
+        self._shares = server.shares
+        self.account = server.shares.memory.open()
+        #: whole frames that may not be started yet, still packed, with when they arrived, and their room if
+        #: they have it
+        self._waiting: deque[tuple[Frame, int, Charge | None]] = deque()
+        #: bytes of those without room
+        self._waiting_bytes = 0
         self._out: list[Buffer] = []
         #: (API, when the request arrived, when it was answered) of the answers in `_out`
         self._out_times: list[tuple[IntEnum, int, int]] = []
@@ -379,8 +299,8 @@ class ServerConnection:
         self._frame_begun_ms = 0
         self._closed_ms: int | None = None
 
-    def new_decoder(self) -> Any:
-        """What cuts this connection's bytes into frames: `feed` and `held_bytes` of a FrameDecoder."""
+    def new_decoder(self) -> FrameDecoder:
+        """What cuts this connection's bytes into frames; of another protocol, too."""
         return FrameDecoder(self.server.limits.frame_max_bytes, self.server.limits.body_max_bytes)
 
     # --- ConnectionHandler --------------------------------------------------------------------------------
@@ -388,10 +308,12 @@ class ServerConnection:
     def connection_made(self, connection: Connection) -> None:
         self._connection = connection
         self.peer = connection.peer
+        self.host = self.peer.rpartition(":")[0]
         self._heard_ms = self._frame_begun_ms = self._clock.now_ms()
         refusal = self.server.admit(self)
         if refusal is not None:
             _log.warning("refused connection %d of %s: %s", self.connection_id, self.peer, refusal)
+            self._shares.leave(self, self.host)
             connection.abort()
             return
         self.is_open = True
@@ -406,13 +328,16 @@ class ServerConnection:
             frames = self._decoder.feed(data)
         except FrameError as error:
             frames, broken = error.frames, error
+        self.account.heard_ms = self._heard_ms
         if frames or not had_begun:
             self._frame_begun_ms = self._heard_ms
         if frames:
             self._has_asked = True
-            arrived_ns = self._clock.now_ns()
-            self._waiting.extend((frame, arrived_ns) for frame in frames)
+            self._take_in(frames)
             self.go_on()
+        elif self._decoder.pending_bytes and self.account.arriving is None:
+            self._adjust_reading()
+        self._note_backlog()
         if broken is not None and self.is_open:
             self.hang_up(str(broken))
 
@@ -424,11 +349,12 @@ class ServerConnection:
     def resume_writing(self) -> None:
         self._is_write_paused = False
         self._unread_bytes = 0
+        self._shares.note_unread(self.account, self.unsent_bytes)
         self.go_on()
 
     def connection_lost(self, error: NetworkError | None) -> None:
         self.is_open = False
-        self._waiting.clear()
+        self._forget_waiting()
         self._out.clear()
         self._out_times.clear()
         self.server.lost(self.connection_id)
@@ -440,6 +366,20 @@ class ServerConnection:
         self.in_flight -= 1
         assert self.in_flight >= 0
         return self._clock.now_ns()
+
+    def release(self, charge: Charge) -> None:
+        """Room that a request had is free again."""
+        self._shares.release(self.account, charge)
+
+    def vouch(self) -> None:
+        """The peer is a node of the cluster."""
+        if not self.account.is_member:
+            self._shares.memory.vouch(self.account)
+
+    @property
+    def room_for_answer(self) -> int:
+        """See `Exchange`."""
+        return self._shares.room_for_answer(self.account)
 
     def send(self, buffers: list[Buffer], api_key: IntEnum, arrived_ns: int, answered_ns: int) -> None:
         """Queue an answer. Answers of one turn of the event loop leave in one write."""
@@ -463,17 +403,39 @@ class ServerConnection:
 
     def go_on(self) -> None:
         """Start what waits, as far as limits allow, and send what is queued."""
-        if self._waiting:
-            self._is_starting = True
-            for _ in range(STARTS_A_TURN):
-                if not self._may_start():
-                    break
-                self._start(*self._waiting.popleft())
-            self._is_starting = False
-            if self._may_start():
-                self.go_on_soon()
+        if self._may_start():
+            self._shares.want_turn(self)
         self._flush()
         self._adjust_reading()
+
+    # --- Peer of the node's shares --------------------------------------------------------------------------
+
+    @property
+    def unsent_bytes(self) -> int:
+        """Bytes of answers that the peer has not taken, as far as this machine knows."""
+        return 0 if self._connection is None else self._connection.unsent_bytes
+
+    def start_waiting(self, until_ns: int) -> bool:
+        """Start requests that wait, none after `until_ns`; True when more of them could be started."""
+        self._is_starting = True
+        has_more = False
+        for number in range(STARTS_A_TURN + 1):
+            has_more = self._may_start()
+            if not has_more or number == STARTS_A_TURN or (number and self._clock.now_ns() >= until_ns):
+                break
+            if not self._start_next():
+                has_more = False
+                break
+        self._is_starting = False
+        self._flush()
+        self._adjust_reading()
+        self._note_backlog()
+        return has_more
+
+    def cut_off(self, reason: str) -> None:
+        """End the connection now: what it takes is needed by others."""
+        _log.warning("ending connection %d of %s: %s", self.connection_id, self.peer, reason)
+        self.abort()
 
     def check_times(self, now_ms: int) -> None:
         """Close when the peer takes too long over a frame or over reading, or is idle."""
@@ -485,7 +447,7 @@ class ServerConnection:
             self.is_open and self._is_write_paused and now_ms - self._write_paused_ms >= limits.unread_max_ms
         ):
             # What is queued will not leave: there is nothing to wait for.
-            self._cut_off(f"its answers have not been read for {limits.unread_max_ms} ms")
+            self.cut_off(f"its answers have not been read for {limits.unread_max_ms} ms")
         elif self._is_read_paused:
             return
         elif not self._has_asked or self._decoder.held_bytes:
@@ -502,13 +464,13 @@ class ServerConnection:
         self._flush()
         self.is_open = False
         self._closed_ms = self._clock.now_ms()
-        self._waiting.clear()
+        self._forget_waiting()
         self._connection.close()
 
     def fall_silent(self) -> None:
         """Send nothing more and read nothing more; the connection stays open."""
         self.is_open = False
-        self._waiting.clear()
+        self._forget_waiting()
 
     def abort(self) -> None:
         """End the connection now."""
@@ -526,20 +488,60 @@ class ServerConnection:
             and self.is_open
         )
 
-    def _start(self, frame: Any, arrived_ns: int) -> None:
+    def _take_in(self, frames: list[Frame]) -> None:
+        arrived_ns = self._clock.now_ns()
+        charge = None
+        if self.account.arriving is not None:
+            charge = self._shares.memory.arrived(self.account)
+        for frame in frames:
+            self._waiting.append((frame, arrived_ns, charge))
+            if charge is None:
+                self._waiting_bytes += _size_of(frame)
+            charge = None
+
+    def _start_next(self) -> bool:
+        """Start the first request that waits; False when it must wait on."""
+        frame, arrived_ns, charge = self._waiting[0]
+        if charge is None:
+            size = _size_of(frame)
+            charge = self._shares.admit(self.account, cost_of(size, len(frame.packed_body)))
+            if charge is None:
+                return False
+            self._waiting_bytes -= size
+            self._waiting[0] = frame, arrived_ns, charge
+        parts = self._parse(frame)
+        if parts is not None and not self._may_be_answered(parts):
+            return False
+        if self._waiting:  # a request that could not be parsed has ended the connection
+            self._waiting.popleft()
+            if parts is None or not self._start(parts, frame, arrived_ns, charge):
+                self.release(charge)
+        return True
+
+    def _may_be_answered(self, parts: Any) -> bool:
+        return (
+            parts.api_key in SMALL_ANSWERS
+            or self.account.is_member
+            or self._shares.may_be_answered(self.account)
+        )
+
+    def _parse(self, frame: Frame) -> Any:
+        """What `_start` needs, with its `api_key`; None when the connection has been ended instead."""
         try:
-            parts = parse_request(frame.body)
+            return parse_request(frame.body)
         except FrameError as error:
             self.hang_up(str(error))
-            return
         except MalformedRequest as error:
             self._refuse_and_hang_up(error.correlation_id, str(error))
-            return
+        return None
+
+    def _start(self, parts: Any, frame: Frame, arrived_ns: int, charge: Charge) -> bool:
+        """Hand the request to its handler; False when it was refused, and its room is free."""
         route = self.server.routes.get(parts.api_key)
         if route is None:
             text = f"api key {parts.api_key} is not served by listener {self.server.listener_name}"
             self._out += encode_refusal(parts.correlation_id, ErrorCode.UNSUPPORTED_VERSION, text)
-            return
+            return False
         api, handler = route
         if not api.min_version <= parts.api_version <= api.max_version:
             text = (
@@ -547,22 +549,25 @@ class ServerConnection:
                 f"not {parts.api_version}; ask ApiVersions first"
             )
             self._out += encode_refusal(parts.correlation_id, ErrorCode.UNSUPPORTED_VERSION, text)
-            return
+            return False
         try:
             message: Any = decode_message(api.request, parts.message, parts.api_version, frame.attachment)
         except SchemaError as error:
             self._refuse_and_hang_up(parts.correlation_id, str(error))
-            return
+            return False
+        if api.key in self.server.member_apis:
+            self.vouch()
         self.in_flight += 1
-        exchange = Exchange(self, api, parts, message, arrived_ns, self._clock.now_ns())
+        exchange = Exchange(self, api, parts, message, arrived_ns, self._clock.now_ns(), charge)
         try:
             handler(exchange)
         except Exception as error:  # noqa: BLE001  not swallowed: it ends the node, with its own traceback
             self.server.stop_node(api.key.name, error)
             self.abort()
-            return
+            return True
         if not exchange.is_answered:
             exchange.handled(self._clock.now_ns())
+        return True
 
     def _refuse_and_hang_up(self, correlation_id: int | None, text: str) -> None:
         if correlation_id is not None:
@@ -574,10 +579,6 @@ class ServerConnection:
         _log.warning("closing connection %d of %s: %s", self.connection_id, self.peer, reason)
         self.close()
 
-    def _cut_off(self, reason: str) -> None:
-        _log.warning("ending connection %d of %s: %s", self.connection_id, self.peer, reason)
-        self.abort()
-
     def _flush(self) -> None:
         if self._out and self.is_open:
             assert self._connection is not None
@@ -588,22 +589,55 @@ class ServerConnection:
                 self._unread_bytes += sum(map(len, out))
                 if self._unread_bytes > self.server.limits.unread_max_bytes:
                     self._out_times.clear()
-                    self._cut_off(
-                        f"more than {self.server.limits.unread_max_bytes} bytes wait for it to read"
-                    )
+                    self.cut_off(f"more than {self.server.limits.unread_max_bytes} bytes wait for it to read")
                     return
+            if self.account.unread_bytes:  # what was taken before counts as taken, however much comes now
+                self._shares.note_unread(self.account, self._connection.unsent_bytes)
             self._connection.write(out)
+            self._shares.note_unread(self.account, self._connection.unsent_bytes)
             if self._out_times:
                 times, self._out_times = self._out_times, []
                 sent_ns, stats = self._clock.now_ns(), self.server.request_stats
                 for api_key, request_ns, answered_ns in times:
                     stats[api_key].sent(request_ns, answered_ns, sent_ns)
 
+    def _has_room(self) -> bool:
+        """There is room for the frame that is arriving, or its length is not known yet."""
+        decoder, account = self._decoder, self.account
+        if not decoder.pending_bytes or account.arriving is not None:
+            return True
+        charge = self._shares.admit(account, cost_of(decoder.pending_bytes, decoder.pending_body_bytes))
+        if charge is None:
+            return False
+        self._shares.memory.arriving(account, charge, self._clock.now_ms())
+        return True
+
+    def _note_backlog(self) -> None:
+        backlog_bytes = self._waiting_bytes
+        if self.account.arriving is None:
+            backlog_bytes += self._decoder.held_bytes
+        if backlog_bytes != self.account.backlog_bytes and self.is_open:
+            self._shares.note_backlog(self.account, backlog_bytes)
+
+    def _forget_waiting(self) -> None:
+        # Also what has arrived of a request: the garbage collector finds this connection only much later.
+        self._decoder = FrameDecoder()
+        waiting, self._waiting = self._waiting, deque()
+        self._waiting_bytes = 0
+        for _, _, charge in waiting:
+            if charge is not None:
+                self.release(charge)
+
     def _adjust_reading(self) -> None:
+        if not self.is_open:
+            return
         should_pause = (
-            self._is_write_paused or bool(self._waiting) or self.in_flight >= self.server.limits.in_flight_max
+            self._is_write_paused
+            or bool(self._waiting)
+            or self.in_flight >= self.server.limits.in_flight_max
+            or not self._has_room()
         )
-        if should_pause == self._is_read_paused or not self.is_open:
+        if should_pause == self._is_read_paused:
             return
         assert self._connection is not None
         self._is_read_paused = should_pause
@@ -613,3 +647,8 @@ class ServerConnection:
             # Time that passed while we did not read is not the peer's.
             self._heard_ms = self._frame_begun_ms = self._clock.now_ms()
             self._connection.resume_reading()
+
+
+def _size_of(frame: Frame) -> int:
+    """Bytes of the frame on the wire."""
+    return 8 + len(frame.packed_body) + len(frame.attachment)

@@ -93,6 +93,10 @@ class Connection(Protocol):
     @property
     def is_closing(self) -> bool: ...
 
+    @property
+    def unsent_bytes(self) -> int:
+        """Bytes that were written and that the machine has not taken off our hands."""
+
     def write(self, buffers: Sequence[Buffer]) -> None:
         """Queue the buffers in order. Never blocks; the handler hears when too much is queued."""
 

@@ -17,6 +17,7 @@ from holdfast.metadata.configs import (
     parse_listeners,
     parse_voters,
     read_keys,
+    request_memory,
 )
 from holdfast.metadata.image import MetadataImage
 from holdfast.protocol.messages.broker_registration import ListenerEndpoint
@@ -59,10 +60,20 @@ class BrokerConfig:
     fetch_max_bytes: int
     #: largest frame that the broker reads
     frame_max_bytes: int
+    #: memory for requests and answers of all listeners, None for any
+    request_memory_bytes: int | None
+    connection_max: int
+    connection_max_per_ip: int
     partition_limit: int
     has_partition_metrics: bool
     #: every key of the file with its value: the defaults of topics
     static: Mapping[str, Any]
+
+    @property
+    def host_names(self) -> tuple[str, ...]:
+        """Under which this node and the controllers are known."""
+        endpoints = (*self.listeners, *self.advertised_listeners)
+        return (*(endpoint.host for endpoint in endpoints), *(host for host, _ in self.voters.values()))
 
     @classmethod
     def from_properties(
@@ -115,6 +126,9 @@ class BrokerConfig:
             request_timeout_ms=values["request.timeout.ms"],
             fetch_max_bytes=values["fetch.max.bytes"],
             frame_max_bytes=values["socket.request.max.bytes"],
+            request_memory_bytes=request_memory(values),
+            connection_max=values["max.connections"],
+            connection_max_per_ip=values["max.connections.per.ip"],
             partition_limit=values["max.request.partition.size.limit"],
             has_partition_metrics=values["holdfast.metrics.partition.level"],
             static=values,

@@ -198,11 +198,12 @@ def decode(header: BatchHeader, batch: bytes) -> list[Record]:
     from aiokafka.record.default_records import DefaultRecordBatch
 
     from holdfast.client.core.decoding import UNDECODABLE
+    from holdfast.protocol.compression import unpack_batch
 
     try:
         return [
             Record(found.offset, found.timestamp, found.key, found.value, tuple(found.headers))
-            for found in DefaultRecordBatch(batch)
+            for found in DefaultRecordBatch(unpack_batch(batch))
         ]
     except UNDECODABLE as error:
         raise ValueError(str(error)) from error

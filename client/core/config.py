@@ -79,6 +79,7 @@ class ConsumerConfig:
     request_bytes_max: int
     partition_bytes_max: int
     buffer_bytes_max: int
+    unpacked_bytes_max: int
     check_crcs: bool
     request_timeout_ms: int
     stall_ms: int

@@ -6,11 +6,13 @@ from typing import Any
 
 from holdfast.metadata.configs import (
     CONTROLLER_FILE_KEYS,
+    INT_MAX,
     ConfigError,
     parse_address,
     parse_listeners,
     parse_voters,
     read_keys,
+    request_memory,
 )
 from holdfast.protocol.messages.broker_registration import ListenerEndpoint
 
@@ -54,6 +56,10 @@ class ControllerConfig:
     partition_size_limit: int = 2000
     partition_metrics: bool = True
     request_max_bytes: int = 64 << 20
+    #: memory for requests and answers, None for any
+    request_memory_bytes: int | None = 128 << 20
+    connection_max: int = INT_MAX
+    connection_max_per_ip: int = INT_MAX
     election_timeout_ms: int = 1000
     fetch_timeout_ms: int = 2000
     election_backoff_max_ms: int = 1000
@@ -61,6 +67,11 @@ class ControllerConfig:
     quorum_retry_backoff_ms: int = 20
     #: values of the file by key: the defaults of topics
     static: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def host_names(self) -> tuple[str, ...]:
+        """Under which the controllers are known."""
+        return (self.listener.host, *(host for host, _ in self.voters.values()))
 
     @classmethod
     def from_properties(
@@ -106,6 +117,9 @@ class ControllerConfig:
             waiting_requests_max=values["queued.max.requests"],
             partition_size_limit=values["max.request.partition.size.limit"],
             partition_metrics=values["holdfast.metrics.partition.level"],
+            request_memory_bytes=request_memory(values),
+            connection_max=values["max.connections"],
+            connection_max_per_ip=values["max.connections.per.ip"],
             request_max_bytes=values["socket.request.max.bytes"],
             election_timeout_ms=values["controller.quorum.election.timeout.ms"],
             fetch_timeout_ms=values["controller.quorum.fetch.timeout.ms"],

@@ -5,7 +5,7 @@ Pure: bytes in, frames out. Sizes are checked from the first six bytes, before m
 
 import struct
 
-from holdfast.protocol.frames import FRAME_MAX_BYTES, FrameError
+from holdfast.protocol.frames import FRAME_MAX_BYTES, Frame, FrameDecoder, FrameError
 
 _SIZE_AND_KEY = struct.Struct(">ih")
 _PRODUCE = 0
@@ -16,42 +16,37 @@ REQUEST_MIN_BYTES = 10
 REQUEST_MAX_BYTES = 2 << 20
 
 
-class KafkaFrameDecoder:
-    """Cuts a byte stream into requests. Keeps chunks as they came and joins them once a frame is complete."""
+class KafkaFrameDecoder(FrameDecoder):
+    """Cuts a byte stream into requests. Decoding makes most requests many times as large, and so their bytes
+    are the body of their Frame; a Produce is records, which stay as they are, and is the attachment."""
 
-    __slots__ = ("_chunks", "_frame_max_bytes", "_held", "_need")
+    __slots__ = ()
 
     def __init__(self, frame_max_bytes: int = FRAME_MAX_BYTES) -> None:
-        self._chunks: list[bytes] = []
-        self._held = 0
-        #: bytes that must be held before anything can be cut: 6 to know the size and the API, else a frame
+        super().__init__(frame_max_bytes, REQUEST_MAX_BYTES)
         self._need = _SIZE_AND_KEY.size
-        self._frame_max_bytes = frame_max_bytes
 
-    @property
-    def held_bytes(self) -> int:
-        """Bytes of an incomplete frame in memory."""
-        return self._held
-
-    def feed(self, data: bytes) -> list[memoryview]:
+    def feed(self, data: bytes) -> list[Frame]:
         """The frames that `data` completes, without their size. Raises: FrameError; the decoder is spent
         then."""
-        self._chunks.append(data)
+        self._hold(data)
         self._held += len(data)
         if self._held < self._need:
             return []
         view = memoryview(data if len(self._chunks) == 1 else b"".join(self._chunks))
-        frames: list[memoryview] = []
+        frames: list[Frame] = []
         position = 0
         left = len(view)
-        self._need = _SIZE_AND_KEY.size
+        self._need, self.pending_body_bytes = _SIZE_AND_KEY.size, 0
         try:
             while left >= _SIZE_AND_KEY.size:
-                size = self._size(view, position)
+                size, api_key = self._size(view, position)
                 if left < 4 + size:
-                    self._need = 4 + size
+                    self._need, self.pending_body_bytes = 4 + size, 0 if api_key == _PRODUCE else size
                     break
-                frames.append(view[position + 4 : position + 4 + size])
+                request = view[position + 4 : position + 4 + size]
+                nothing = request[:0]
+                frames.append(Frame(nothing, request) if api_key == _PRODUCE else Frame(request, nothing))
                 position += 4 + size
                 left = len(view) - position
         except FrameError as error:
@@ -61,8 +56,8 @@ class KafkaFrameDecoder:
         self._held = left
         return frames
 
-    def _size(self, view: memoryview, position: int) -> int:
-        size: int
+    def _size(self, view: memoryview, position: int) -> tuple[int, int]:
+        """(size, api key)."""
         size, api_key = _SIZE_AND_KEY.unpack_from(view, position)
         if size < REQUEST_MIN_BYTES:
             raise FrameError(f"a frame of {size} bytes: a Kafka request has {REQUEST_MIN_BYTES} at least")
@@ -71,4 +66,9 @@ class KafkaFrameDecoder:
         )
         if size > limit:
             raise FrameError(f"a frame of {size} bytes for api key {api_key} is larger than {limit}")
-        return size
+        return size, api_key
+
+
+def bytes_of(frame: Frame) -> memoryview:
+    """A request's bytes, header first."""
+    return frame.packed_body or frame.attachment

@@ -21,6 +21,7 @@ from prometheus_client.registry import Collector
 
 from holdfast.runtime.api import NetworkError
 from holdfast.runtime.http.board import PAGE, EventStreams, page_response
+from holdfast.runtime.http.hosts import HostNames
 from holdfast.runtime.http.server import HttpLimits, HttpServer, Visitor, error_response, json_response
 from holdfast.runtime.stats import (
     Histogram,
@@ -47,8 +48,18 @@ _LAG_BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 
 class AdminServer:
     """Serves one node. `port` 0 takes any free one."""
 
-    def __init__(self, host: str, port: int, node: NodeTelemetry, limits: HttpLimits | None = None) -> None:
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        node: NodeTelemetry,
+        limits: HttpLimits | None = None,
+        host_names: Iterable[str] = (),
+    ) -> None:
+        """`host_names`: under which the nodes are known; requests for other names are refused
+        (`runtime.http.hosts`)."""
         self._limits = limits or HttpLimits()
+        self._host_names = HostNames((host, *host_names))
         self._host = host
         self._port = port
         self._node = node
@@ -94,6 +105,9 @@ class AdminServer:
             refusal.headers["Allow"] = "GET, HEAD"
             refusal.force_close()  # a body may follow that is not read
             return refusal
+        if not self._host_names.has(request.headers.get("Host")):
+            text = "no node has the name in the Host header; ask by address, or by a name of listeners"
+            return error_response(403, "UNKNOWN_HOST", text)
         path = request.path
         if path == "/livez":
             return web.Response(text="ok\n")

@@ -60,6 +60,10 @@ class MemoryConnection:
         return self._is_closing
 
     @property
+    def unsent_bytes(self) -> int:
+        return self._queued_bytes
+
+    @property
     def port(self) -> int:
         """The listener's port, the same on both ends."""
         return self._port

@@ -37,6 +37,10 @@ class RealConnection(asyncio.Protocol):
     def is_closing(self) -> bool:
         return self._transport is None or self._transport.is_closing()
 
+    @property
+    def unsent_bytes(self) -> int:
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()
+
     def write(self, buffers: Sequence[Buffer]) -> None:
         transport = self._transport
         if transport is None or transport.is_closing():

@@ -126,6 +126,10 @@ class SimConnection:
         return self._peer
 
     @property
+    def unsent_bytes(self) -> int:
+        return self._unread_bytes
+
+    @property
     def handler(self) -> ConnectionHandler:
         """Who is called on this side."""
         return self._handler

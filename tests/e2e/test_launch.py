@@ -56,6 +56,24 @@ def test_a_node_is_a_process_of_its_own_that_others_find_and_signals_end(
     assert "controller 101 stopped" in cluster.last_words(cluster.controllers[0])
 
 
+@pytest.mark.parametrize("kind", ["command", "fork"])
+def test_python_files_of_the_working_folder_are_not_a_nodes_code(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An http.py beside one's data, say: the HTTP endpoint imports a package of that name."""
+    (tmp_path / "http.py").write_text("raise SystemExit('this is not the node')\n")
+    monkeypatch.chdir(tmp_path)
+    launcher = ForkLauncher() if kind == "fork" else CommandLauncher()
+    try:
+        child, cluster = launched(launcher, tmp_path)
+        os.kill(child.pid, signal.SIGTERM)
+        wait_until(lambda: not child.is_running())
+        assert "controller 101 stopped" in cluster.last_words(cluster.controllers[0])
+    finally:
+        if isinstance(launcher, ForkLauncher):
+            launcher.close()
+
+
 def test_a_fork_that_was_killed_is_no_zombie(forks: ForkLauncher, tmp_path: Path) -> None:
     child, _ = launched(forks, tmp_path)
     os.kill(child.pid, signal.SIGKILL)

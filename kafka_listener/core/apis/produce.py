@@ -39,23 +39,26 @@ def produce(request: Request, cluster: ClusterView) -> Outcome:
     """With acks 0, 1 or all, idempotent producers included; one batch a partition and request."""
     message = request.message
     rows = _rows(request, cluster)
-    wanted = [row for row in rows if row.refusal is None]
-    if not wanted:
-        return _finished(request, rows, [], cluster)
-    ours = ProduceRequest(
-        message.acks,
-        message.timeout,
-        tuple(ProducePartition(row.key[0], row.key[1], row.records) for row in wanted if row.key is not None),
+    wanted = tuple(
+        ProducePartition(row.key[0], row.key[1], row.records)
+        for row in rows
+        if row.refusal is None and row.key is not None
     )
+    # From here on without the records: what is remembered while the answer is due must not hold them.
+    rows = [row._replace(records=None) for row in rows]
+    acks = message.acks
+    topics = [(getattr(one, "name", ""), getattr(one, "topic_id", None)) for one in message.topic_data]
+    if not wanted:
+        return _finished(acks, topics, rows, [], cluster)
 
     def answer(response: ProduceResponse) -> Outcome:
-        return _finished(request, rows, response.partitions, cluster)
+        return _finished(acks, topics, rows, response.partitions, cluster)
 
     def refused(code: int, text: str) -> Outcome:
         refusal = (kafka_code(code), text)
-        return _finished(request, [row._replace(refusal=refusal) for row in rows], [], cluster)
+        return _finished(acks, topics, [row._replace(refusal=refusal) for row in rows], [], cluster)
 
-    return Ask(ours, answer, refused)
+    return Ask(ProduceRequest(acks, message.timeout, wanted), answer, refused)
 
 
 def _rows(request: Request, cluster: ClusterView) -> list[_Row]:
@@ -81,17 +84,18 @@ def _rows(request: Request, cluster: ClusterView) -> list[_Row]:
 
 
 def _finished(
-    request: Request,
+    acks: int,
+    topics: Sequence[tuple[str, bytes | None]],
     rows: Sequence[_Row],
     answered: Sequence[ProducePartitionResponse],
     cluster: ClusterView,
 ) -> Fields | HangUp | None:
     """The response; ours has one row for each batch, in order."""
-    if request.message.acks == 0:
+    if acks == 0:
         refusals = [row.refusal for row in rows if row.refusal is not None]
         return HangUp(f"a write with acks 0 was refused: {refusals[0][1]}") if refusals else None
     left = iter(answered)
-    by_topic: list[list[Fields]] = [[] for _ in request.message.topic_data]
+    by_topic: list[list[Fields]] = [[] for _ in topics]
     for row in rows:
         if row.refusal is not None:
             fields = _row_fields(row.partition, *row.refusal)
@@ -101,12 +105,8 @@ def _finished(
         by_topic[row.topic].append(fields)
     return {
         "responses": [
-            {
-                "name": getattr(topic, "name", ""),
-                "topic_id": getattr(topic, "topic_id", None),
-                "partition_responses": partitions,
-            }
-            for topic, partitions in zip(request.message.topic_data, by_topic, strict=True)
+            {"name": name, "topic_id": topic_id, "partition_responses": partitions}
+            for (name, topic_id), partitions in zip(topics, by_topic, strict=True)
         ]
     }
 

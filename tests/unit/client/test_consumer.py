@@ -211,6 +211,28 @@ async def test_a_batch_that_does_not_unpack_is_a_damaged_one(play: Play, codec: 
         assert consumer.position(("t", 0)) == 0
 
 
+@pytest.mark.parametrize("compression", ["gzip", "lz4", "zstd"])
+async def test_a_batch_that_unpacks_to_more_than_the_limit_is_refused_by_name(
+    play: Play, compression: str
+) -> None:
+    await play.write("a", compression=compression)
+    await play.write("b" * 900_000, compression=compression)
+    consumer = play.begin(unpacked_bytes_max=800_000)
+    consumer.assign([("t", 0)])
+    assert [record.value for record in await play.poll()] == [b"a"]
+    with pytest.raises(CorruptRecords, match=r"t-0 at offset 1: .* unpack to more than \d+ bytes"):
+        await play.poll()
+    assert consumer.position(("t", 0)) == 1
+
+
+async def test_more_records_than_there_is_memory_for_are_refused_before_they_are_made(play: Play) -> None:
+    await play.write(*"abcdefgh")
+    consumer = play.begin(unpacked_bytes_max=2_000)
+    consumer.assign([("t", 0)])
+    with pytest.raises(CorruptRecords, match="8 records take more than 2000 bytes"):
+        await play.poll()
+
+
 async def test_a_batch_is_not_passed_over_either_when_the_codec_fails_in_an_unforeseen_way(
     play: Play, monkeypatch: pytest.MonkeyPatch
 ) -> None:

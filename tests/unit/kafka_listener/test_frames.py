@@ -2,7 +2,7 @@
 
 import pytest
 
-from holdfast.kafka_listener.core.frames import REQUEST_MAX_BYTES, KafkaFrameDecoder
+from holdfast.kafka_listener.core.frames import REQUEST_MAX_BYTES, KafkaFrameDecoder, bytes_of
 from holdfast.protocol.frames import FrameError
 
 
@@ -17,7 +17,7 @@ def test_frames_are_cut_however_their_bytes_arrive() -> None:
         decoder = KafkaFrameDecoder()
         found: list[bytes] = []
         for start in range(0, len(data), step):
-            found += [bytes(one) for one in decoder.feed(data[start : start + step])]
+            found += [bytes(bytes_of(one)) for one in decoder.feed(data[start : start + step])]
         assert found == [frame(3)[4:], frame(0, b"x" * 1000)[4:], frame(18)[4:]]
         assert decoder.held_bytes == 0
 
@@ -36,4 +36,4 @@ BAD = {
 def test_a_bad_size_is_refused_from_its_first_six_bytes(data: bytes) -> None:
     with pytest.raises(FrameError) as caught:
         KafkaFrameDecoder(0x2000 if data[4:6] == b"\0\0" else 64 << 20).feed(frame(18) + data[:6])
-    assert [bytes(one) for one in caught.value.frames] == [frame(18)[4:]]
+    assert [bytes(bytes_of(one)) for one in caught.value.frames] == [frame(18)[4:]]

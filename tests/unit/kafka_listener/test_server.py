@@ -234,6 +234,22 @@ async def test_a_translation_that_fails_costs_the_connection_and_not_the_broker(
     assert other.answered_ids == [2]
 
 
+async def test_a_write_takes_room_until_its_records_are_in_the_log_and_no_longer() -> None:
+    node = KafkaNode()
+    peer = await node.peer()
+    await peer.send(produce(1, -1))
+    used = node.server.shares.memory.used_bytes
+    (written,) = node.parked
+    assert sum(used.values()) > len(BATCH)
+    question = written.message
+    written.let_go()
+    assert sum(used.values()) == 0
+    assert (written.message, written.is_open) == (None, True)
+    written.respond(answer_of(question))
+    await settle()
+    assert peer.answered_ids == [1]
+
+
 async def test_a_client_that_waits_for_one_answer_cannot_pile_up_others() -> None:
     node = KafkaNode(ServerLimits(unread_max_bytes=1_000))
     peer = await node.peer()

@@ -192,6 +192,17 @@ async def test_scrapers_that_wait_share_one_scrape_that_began_after_they_asked(u
     assert "kafka_server_partitions 7.0" in (await get(f"{url}/metrics"))[1]
 
 
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [("evil.example", 403), ("evil.example:80", 403), ("broker-1:9404", 200), ("[::1]", 200)],
+)
+async def test_a_request_for_a_name_that_no_node_has_is_refused(url: str, host: str, status: int) -> None:
+    """A stranger's site whose name leads here, so that a browser reads for it (DNS rebinding)."""
+    seen, text = await get(f"{url}/v1/cluster", Host=host)
+    assert seen == status
+    assert status == 200 or json.loads(text)["error"]["code"] == "UNKNOWN_HOST"
+
+
 async def test_a_head_request_gets_the_head_only(url: str) -> None:
     assert await get(f"{url}/metrics", "HEAD") == (200, "")
 
