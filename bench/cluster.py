@@ -2,14 +2,15 @@
 
 import contextlib
 import shutil
+import signal
+import sys
 import tempfile
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-import psutil
-
+from holdfast.cli.extras import require
 from holdfast.client.admin import Admin
 from holdfast.client.core.errors import ClientError
 from holdfast.localcluster.processes import LocalCluster
@@ -94,6 +95,8 @@ class BenchCluster:
 
 def process_usage(pid: int) -> Usage:
     """CPU seconds and peak RSS; the present RSS where the system does not keep the peak."""
+    import psutil
+
     process = psutil.Process(pid)
     times = process.cpu_times()
     rss = process.memory_info().rss
@@ -109,6 +112,9 @@ def process_usage(pid: int) -> Usage:
 @contextlib.contextmanager
 def bench_cluster(bootstrap_servers: str | None, folder: Path | None) -> Iterator[BenchCluster]:
     """Three brokers and three controllers in a temporary folder, gone afterwards; or the cluster given."""
+    require("bench")
+    # without a handler SIGTERM would leave the nodes running
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     home = Path(tempfile.mkdtemp(prefix="holdfast-bench-", dir=folder))
     try:
         if bootstrap_servers is not None:

@@ -56,20 +56,21 @@ def up(
     extra = pairs(properties, "--property")
     made: LocalCluster | None = None
     try:
-        if (folder / STATE_FILE).exists():
-            made = LocalCluster.load(folder)
-            _warn_of_ignored(folder)
-        else:
-            made = LocalCluster.create(
-                folder,
-                brokers,
-                int(controllers),
-                base_port=base_port,
-                properties=extra,
-                power_loss=power_loss,
-            )
-            for warning in sorted({text for texts in made.warnings.values() for text in texts}):
-                click.echo(f"warning: {warning}", err=True)
+        with LocalCluster.making(folder):
+            if (folder / STATE_FILE).exists():
+                made = LocalCluster.load(folder)
+                _warn_of_ignored(folder)
+            else:
+                made = LocalCluster.create(
+                    folder,
+                    brokers,
+                    int(controllers),
+                    base_port=base_port,
+                    properties=extra,
+                    power_loss=power_loss,
+                )
+        for warning in sorted({text for texts in made.warnings.values() for text in texts}):
+            click.echo(f"warning: {warning}", err=True)
         made.up(timeout_ms / 1000)
     except (ClusterError, OSError) as error:
         hint = ""

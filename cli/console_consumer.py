@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -16,14 +17,18 @@ from holdfast.cli.options import (
     pairs,
     run_client,
     whole_number,
+    yes_or_no,
 )
 from holdfast.client.admin import Admin
 from holdfast.client.consumer import Consumer, ConsumerRecord
 from holdfast.client.core.errors import ClientError
 from holdfast.runtime.api import Runtime
 
-#: No cluster for so long: give up.
+#: No cluster for so long: give up; with --timeout-ms after that, but not before the connections can be made.
 _FIND_TIMEOUT_MS = 30_000
+_FIND_LEAST_MS = 3_000
+#: Partitions that are added are noticed within.
+_METADATA_MAX_AGE_MS = 5_000
 _PRINTED = ("timestamp", "partition", "offset", "leader_epoch", "headers", "key", "value")
 _FORMATTER_KEYS = frozenset({*(f"print.{name}" for name in _PRINTED), "key.separator", "line.separator"})
 
@@ -68,15 +73,25 @@ def command(
     formatter = pairs(formatter_property, "--formatter-property")
     for key in sorted(set(formatter) - _FORMATTER_KEYS):
         click.echo(f"warning: formatter property {key} is not known and has no effect", err=True)
+    shown = [
+        name
+        for name in _PRINTED
+        if yes_or_no(formatter, f"print.{name}", name == "value", "--formatter-property")
+    ]
 
     printed = _Printed()
 
     async def work(runtime: Runtime) -> int:
         # who names an offset means that one: another place is an error, not a substitute
         reset: Literal["earliest", "none"] = "earliest" if offset in (None, "earliest", "latest") else "none"
-        consumer = Consumer(given["bootstrap_server"], auto_offset_reset=reset, runtime=runtime)
+        consumer = Consumer(
+            given["bootstrap_server"],
+            auto_offset_reset=reset,
+            metadata_max_age_ms=_METADATA_MAX_AGE_MS,
+            runtime=runtime,
+        )
         await _place(runtime, consumer, given)
-        await _print_all(runtime, consumer, given, formatter, printed)
+        await _print_all(runtime, consumer, given, lambda record: _as_text(record, shown, formatter), printed)
         await consumer.close()
         return 0
 
@@ -100,7 +115,8 @@ async def _place(runtime: Runtime, consumer: Consumer, given: dict[str, Any]) ->
     """Assign the partitions and choose where to start."""
     admin = Admin(given["bootstrap_server"], runtime=runtime)
     try:
-        (topic,) = await admin.describe_topics([given["topic"]], timeout_ms=_FIND_TIMEOUT_MS)
+        timeout_ms = max(_FIND_LEAST_MS, given["idle_timeout_ms"] or _FIND_TIMEOUT_MS)
+        (topic,) = await admin.describe_topics([given["topic"]], timeout_ms=timeout_ms)
     finally:
         await admin.close()
     if topic.error_code != 0:
@@ -119,10 +135,17 @@ async def _place(runtime: Runtime, consumer: Consumer, given: dict[str, Any]) ->
         consumer.seek_to_end(*partitions)
     else:
         consumer.seek(partitions[0], int(offset))
+    if given["partition"] is None:
+        # what was assigned stays where it is; partitions that are added, and the topic made again, join it
+        consumer.subscribe(given["topic"])
 
 
 async def _print_all(
-    runtime: Runtime, consumer: Consumer, given: dict[str, Any], formatter: dict[str, str], printed: _Printed
+    runtime: Runtime,
+    consumer: Consumer,
+    given: dict[str, Any],
+    as_text: Callable[[ConsumerRecord], bytes],
+    printed: _Printed,
 ) -> None:
     left: int | None = given["max_messages"]
     idle_ms: int | None = given["idle_timeout_ms"]
@@ -131,7 +154,7 @@ async def _print_all(
         records = await consumer.poll(5000 if left is None else min(5000, left), 200)
         now_ms = runtime.clock.now_ms()
         for record in records:
-            line = _as_json(record) if given["output"] == "json" else _as_text(record, formatter)
+            line = _as_json(record) if given["output"] == "json" else as_text(record)
             sys.stdout.buffer.write(line)
         if records:
             sys.stdout.buffer.flush()
@@ -142,12 +165,10 @@ async def _print_all(
             return
 
 
-def _as_text(record: ConsumerRecord, formatter: dict[str, str]) -> bytes:
+def _as_text(record: ConsumerRecord, shown: Sequence[str], formatter: Mapping[str, str]) -> bytes:
     """The chosen parts of a record, in Kafka's order and spelling."""
     parts: list[bytes] = []
-    for name in _PRINTED:
-        if formatter.get(f"print.{name}", "true" if name == "value" else "false").lower() != "true":
-            continue
+    for name in shown:
         if name == "timestamp":
             parts.append(b"CreateTime:%d" % record.timestamp_ms)
         elif name in ("key", "value"):

@@ -5,12 +5,12 @@ import contextlib
 import os
 import sys
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 import click
 
-from holdfast.cli.options import ACKS, INT32_MAX, bootstrap, client_properties, pairs, run_client
+from holdfast.cli.options import ACKS, INT32_MAX, bootstrap, client_properties, pairs, run_client, yes_or_no
 from holdfast.client.core.errors import ClientError
 from holdfast.client.producer import Delivery, Producer
 from holdfast.protocol.errors import ErrorCode
@@ -67,6 +67,9 @@ def command(
     reader = pairs(reader_property, "--reader-property")
     for key in sorted(set(reader) - _READER_KEYS):
         click.echo(f"warning: reader property {key} is not known and has no effect", err=True)
+    has_keys = yes_or_no(reader, "parse.key", False, "--reader-property")
+    if has_keys and not reader.get("key.separator", "\t"):
+        raise click.UsageError("--reader-property key.separator=: a separator has at least one character")
     failed: list[str] = []
 
     def judge(delivery: Delivery) -> None:
@@ -80,7 +83,7 @@ def command(
         async for line in lines():
             number += 1
             try:
-                key, value = _split(line, reader)
+                key, value = split_line(line, reader, has_keys)
                 delivery = await producer.submit(given["topic"], value, key, given["partition"])
             except ClientError as error:
                 if error.code is ErrorCode.MESSAGE_TOO_LARGE:
@@ -171,17 +174,17 @@ async def _chunks() -> AsyncIterator[bytes]:
         yield chunk
 
 
-def _split(line: bytes, reader: dict[str, str]) -> tuple[bytes | None, bytes | None]:
+def split_line(line: bytes, reader: Mapping[str, str], has_key: bool) -> tuple[bytes | None, bytes | None]:
     """Key and value of a line. Raises: ClientError for a line without separator where a key is wanted."""
     key: bytes | None = None
     value: bytes | None = line
-    if reader.get("parse.key", "false").lower() == "true":
+    if has_key:
         separator = reader.get("key.separator", "\t").encode()
         key, found, value = line.partition(separator)
         if not found:
             shown = line[:80].decode("utf-8", "backslashreplace")
             raise ClientError(f"no key separator {separator.decode()!r} in {shown!r}")
     marker = reader.get("null.marker")
-    if marker is not None and value == marker.encode():
-        value = None
+    if marker is not None:
+        key, value = (None if part == marker.encode() else part for part in (key, value))
     return key, value

@@ -5,10 +5,10 @@ from importlib.util import find_spec
 from typing import Literal
 
 #: {extra of pyproject.toml: modules that it brings}
-EXTRAS = {"spark": ("pyspark", "pyarrow", "numpy"), "bench": ("psutil",)}
+EXTRAS = {"spark": ("pyspark", "py4j", "pyarrow", "numpy"), "bench": ("psutil",), "report": ("plotly",)}
 
 
-def require(extra: Literal["spark", "bench"]) -> None:
+def require(extra: Literal["spark", "bench", "report"]) -> None:
     """End the process with exit code 1 and a sentence when a module of `extra` is not installed."""
     missing = [name for name in EXTRAS[extra] if find_spec(name) is None]
     if missing:

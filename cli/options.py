@@ -6,6 +6,7 @@ Exit codes: 0 all asked-for work done, 1 any failure, 2 usage, 130 and 143 after
 
 import functools
 import json
+import os
 import signal
 import sys
 from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -25,6 +26,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 #: What fields of requests hold: ids, indexes and times to wait; offsets and points in time.
 INT32_MAX = (1 << 31) - 1
 INT64_MAX = (1 << 63) - 1
+#: What `--bootstrap-server` is when it is not given.
+SERVERS_VARIABLE = "HOLDFAST_BOOTSTRAP_SERVER"
 #: `--acks` in Kafka's spellings, as the producer takes it.
 ACKS: "dict[str, Acks]" = {"all": "all", "-1": "all", "0": 0, "1": 1}
 
@@ -32,7 +35,7 @@ ACKS: "dict[str, Acks]" = {"all": "all", "-1": "all", "0": 0, "1": 1}
 def read_properties(path: str) -> dict[str, str]:
     """The pairs of a Java properties file. Raises: click.UsageError when it cannot be read."""
     try:
-        return dict(javaproperties.loads(Path(path).read_text(encoding="utf-8")))
+        return dict(javaproperties.loads(Path(path).read_text(encoding="utf-8-sig")))
     except (OSError, UnicodeDecodeError, javaproperties.InvalidUEscapeError) as error:
         raise click.UsageError(f"cannot read {path}: {error}") from error
 
@@ -52,6 +55,14 @@ def pairs(values: tuple[str, ...], option: str) -> dict[str, str]:
             raise click.UsageError(f"{option} {value}: expected key=value")
         made[key.strip()] = rest
     return made
+
+
+def yes_or_no(values: Mapping[str, str], key: str, default: bool, option: str) -> bool:
+    """The value of a switch among `values`. Raises: click.UsageError for anything but true and false."""
+    word = values.get(key, "true" if default else "false").strip().lower()
+    if word not in ("true", "false"):
+        raise click.UsageError(f"{option} {key}={values[key]}: expected true or false")
+    return word == "true"
 
 
 def one_action(chosen: tuple[str, ...], actions: Sequence[str]) -> str:
@@ -82,6 +93,17 @@ def checked_servers(_: click.Context, __: click.Parameter, value: str) -> str:
     return value
 
 
+def servers_of_environment() -> str | None:
+    """The variable, for commands that may do without a cluster. Raises: click.UsageError."""
+    value = os.environ.get(SERVERS_VARIABLE)
+    if not value:
+        return None
+    try:
+        return checked_servers(click.get_current_context(), click.Argument(["server"]), value)
+    except click.BadParameter as error:
+        raise click.UsageError(f"{SERVERS_VARIABLE}: {error.message}") from error
+
+
 def _in_utf8(function: Callable[..., Any]) -> Callable[..., Any]:
     """Refuse words that no request can hold before anybody is asked."""
 
@@ -108,6 +130,8 @@ def connection(function: Callable[..., Any]) -> Any:
                 "--bootstrap-controller",
                 "bootstrap_server",
                 required=True,
+                envvar=SERVERS_VARIABLE,
+                show_envvar=True,
                 callback=checked_servers,
                 metavar="HOST:PORT[,HOST:PORT]",
                 help="Brokers; or controllers, which know the metadata when no broker is left.",

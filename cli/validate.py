@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from holdfast.cli.extras import require
-from holdfast.cli.options import INT32_MAX, checked_servers, output, whole_number
+from holdfast.cli.options import INT32_MAX, SERVERS_VARIABLE, checked_servers, output, whole_number
 
 
 @click.command()
@@ -22,6 +22,8 @@ from holdfast.cli.options import INT32_MAX, checked_servers, output, whole_numbe
     "--bootstrap-server",
     "bootstrap_server",
     required=True,
+    envvar=SERVERS_VARIABLE,
+    show_envvar=True,
     callback=checked_servers,
     metavar="HOST:PORT[,HOST:PORT]",
     help="Brokers whose log is read.",

@@ -100,6 +100,8 @@ class _Run:
         #: the reports are still read
         self._is_heard = True
         self._longest_wait_ms = 0
+        #: when something was acknowledged or given up last, or was sent while nothing was on its way
+        self._settled_ms = runtime.clock.now_ms()
         self._leader_epochs: dict[int, int] = {}
         self._ledger: Ledger | None = None
         if given["ledger_folder"] is not None:
@@ -192,6 +194,8 @@ class _Run:
         key = None
         if given["repeating_keys"] is not None:
             key = str(self._sent % given["repeating_keys"]).encode()
+        if self._acked + self._failed == self._sent:
+            self._settled_ms = self._clock.now_ms()
         self._producer.send_nowait(given["topic"], value, key, given["partition"], tag=number)
         self._sent += 1
 
@@ -203,6 +207,7 @@ class _Run:
                 self._progress()
 
     def _on_batch(self, batch: Batch) -> None:
+        self._settled_ms = self._clock.now_ms()
         if batch.outcome not in _GOOD:
             self._failed += batch.count
             self._say(
@@ -237,6 +242,9 @@ class _Run:
                 )
 
     def _progress(self) -> None:
+        if self._acked + self._failed < self._sent:
+            # what is not acknowledged yet has waited, too: an outage shows while it lasts
+            self._longest_wait_ms = max(self._longest_wait_ms, self._clock.now_ms() - self._settled_ms)
         self._say(
             name="progress",
             sent=self._sent,

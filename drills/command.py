@@ -28,8 +28,10 @@ from holdfast.drills.report import compare_lines, list_lines, run_lines, run_row
 from holdfast.drills.run import play, verdicts
 from holdfast.drills.settings import Axis, Settings, expectation_of
 from holdfast.drills.spark_judge import SparkJudge
+from holdfast.drills.story import drill_verdict_row, write_report
 from holdfast.localcluster.nodes import ClusterError
 from holdfast.localcluster.power import drivers
+from holdfast.report.history import HISTORY_FILE, append_rows
 
 #: the name that stands for all drills
 ALL = "all"
@@ -71,7 +73,9 @@ class Planned(NamedTuple):
     "--keep", type=click.Path(path_type=Path, file_okay=False), help="Keep data, logs and ledgers here."
 )
 @click.option(
-    "--report", type=click.Path(path_type=Path, dir_okay=False), help="Write all runs here, as JSON."
+    "--report",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write all runs here: FILE.html as a page with pictures, any other name as JSON.",
 )
 @output
 def command(name: str | None, is_list: bool, output: str, **given: Any) -> None:
@@ -89,6 +93,9 @@ def command(name: str | None, is_list: bool, output: str, **given: Any) -> None:
     if report is not None and not report.absolute().parent.is_dir():
         raise click.UsageError(f"--report {report}: {report.parent} is no folder")
     require("spark")
+    is_page = report is not None and report.suffix == ".html"
+    if is_page:
+        require("report")
     folder = (keep or Path(tempfile.mkdtemp(prefix="holdfast-drill-"))).absolute()
     runs: list[Run] = []
     failure = ""
@@ -105,10 +112,17 @@ def command(name: str | None, is_list: bool, output: str, **given: Any) -> None:
         click.echo("\n".join(_lines(runs, plan[0].drill, given)))
     if report is not None:
         try:
-            report.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+            if is_page:
+                write_report(
+                    report,
+                    [folder / f"run-{number}" / HISTORY_FILE for number in range(len(runs))],
+                    [_label(plan, number) for number in range(len(runs))],
+                )
+            else:
+                report.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
         except OSError as error:
             click.echo(f"error: --report {report}: {error.strerror}", err=True)
-    if keep is None and result is DrillResult.PASSED:
+    if keep is None and result is DrillResult.EXPECTED:
         shutil.rmtree(folder, ignore_errors=True)
     else:
         click.echo(f"kept: {folder}", err=True)
@@ -189,7 +203,12 @@ def _play_all(plan: Sequence[Planned], folder: Path, *, is_quiet: bool, keeps: b
                 shutil.rmtree(home / "cluster", ignore_errors=True)
             played.append(one)
         _explanation("", is_quiet)("Spark compares the ledgers with what was served")
-        return verdicts(played, ledger, judge)
+        runs = verdicts(played, ledger, judge)
+    for number, run in enumerate(runs):
+        if run.evidence is not None:
+            file = folder / f"run-{number}" / HISTORY_FILE
+            append_rows(file, [{"t_ms": run.seconds * 1000, **drill_verdict_row(run.evidence)}])
+    return runs
 
 
 def _label(plan: Sequence[Planned], number: int) -> str:
@@ -229,15 +248,15 @@ def _lines(runs: Sequence[Run], drill: Drill, given: dict[str, Any]) -> list[str
 def _as_json(runs: Sequence[Run], result: DrillResult, failure: str) -> dict[str, Any]:
     """`result` is the result of all runs; `failure` says why there is no verdict."""
     errors: list[dict[str, Any]] = [{"code": result.name, "message": failure}] if failure else []
-    if result is not DrillResult.PASSED:  # else what did not pass is forgiven
+    if result is not DrillResult.EXPECTED:  # else what did not pass is forgiven
         errors += [
             {"code": run.result.name, "seed": run.settings.seed, "message": run.reason or run.result.value}
             for run in runs
-            if run.result is not DrillResult.PASSED
+            if run.result is not DrillResult.EXPECTED
         ]
     return {
         "schema": "holdfast.drill/1",
-        "ok": result is DrillResult.PASSED,
+        "ok": result is DrillResult.EXPECTED,
         "data": {"totals": totals(runs), "runs": [run_row(run) for run in runs]},
         "errors": errors,
     }

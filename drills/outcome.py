@@ -21,7 +21,7 @@ class DrillResult(Enum):
     BROKEN = "the failure did not happen as described"
     INCONCLUSIVE = "the verdict proves nothing"
     VOID = "the power cut did not take what the drill needs lost: the run shows nothing"
-    PASSED = "as expected"
+    EXPECTED = "as the rules say"
 
     @property
     def exit_code(self) -> int:
@@ -30,7 +30,7 @@ class DrillResult(Enum):
 
 
 _EXIT_CODES = {
-    DrillResult.PASSED: 0,
+    DrillResult.EXPECTED: 0,
     DrillResult.BROKEN: 1,
     DrillResult.LOST: 4,
     DrillResult.ANOMALY: 5,
@@ -129,7 +129,7 @@ def judge(
             return DrillResult.UNTOLD, f"{lost} lost, {bound} predicted"
     if expectation.loss is ExpectedLoss.CERTAIN and not lost:
         return DrillResult.NOT_LOST, expectation.rule
-    return DrillResult.PASSED, ""
+    return DrillResult.EXPECTED, ""
 
 
 def predicted_loss(elections: Sequence[Election]) -> int | None:
@@ -150,4 +150,4 @@ def worst(runs: Sequence[Run], *, forgives_void: bool = False) -> DrillResult:
     results = [run.result for run in runs]
     if forgives_void and any(result is not DrillResult.VOID for result in results):
         results = [result for result in results if result is not DrillResult.VOID]
-    return next((result for result in DrillResult if result in results), DrillResult.PASSED)
+    return next((result for result in DrillResult if result in results), DrillResult.EXPECTED)

@@ -198,8 +198,11 @@ def _ranges(lost: Sequence[LostRecord]) -> Iterator[str]:
 
 def _result_lines(run: Run) -> list[str]:
     reason = f": {run.reason}" if run.reason else ""
-    lines = [f"{run.result.name}, {run.result.value}{reason} ({run.seconds:.1f} s)"]
-    if run.result is DrillResult.PASSED:
+    what = run.result.value
+    if run.result is DrillResult.EXPECTED:
+        what = f"{f'{run.lost_count:,}' if run.lost_count else 'nothing'} lost, {what}"
+    lines = [f"{run.result.name}: {what}{reason} ({run.seconds:.1f} s)"]
+    if run.result is DrillResult.EXPECTED:
         lines.append(f"why: {run.expectation.rule}")
     return lines
 

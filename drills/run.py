@@ -15,8 +15,10 @@ from holdfast.drills.outcome import DrillEvidence, DrillResult, Election, Run, j
 from holdfast.drills.settings import Expectation, Settings, expectation_of
 from holdfast.drills.spark_judge import SparkJudge
 from holdfast.drills.stage import Said, Stage, Void
+from holdfast.drills.story import add_load, add_metadata
 from holdfast.localcluster.nodes import ClusterError
 from holdfast.localcluster.processes import LocalCluster
+from holdfast.report.history import HISTORY_FILE, History
 from holdfast.runtime.api import NetworkError
 
 
@@ -52,16 +54,21 @@ def play(drill: Drill, settings: Settings, topic: str, home: Path, ledger: Path,
         seconds = round(time.monotonic() - began, 1)
         return Played(drill, settings, topic, seconds, **found)  # type: ignore[arg-type]
 
+    home.mkdir(parents=True, exist_ok=True)
+    history = History(home / HISTORY_FILE, f"drill {drill.name}", settings.seed, {"settings": settings.text})
     expectation = ended(snapshot=None).expectation
     say(f"{drill.name}, seed {settings.seed}: {settings.text}")
     say(f"expected: {expectation.loss.value} ({expectation.rule})")
     try:
-        with _stage(drill, settings, topic, home, ledger, say) as stage:
+        with _stage(drill, settings, topic, home, ledger, say, history) as stage:
             try:
                 drill.play(stage)
             except BaseException:
                 stage.abandon_loads()
                 raise
+            history.close()
+            add_metadata(history, stage.cluster.bootstrap_servers)
+            add_load(history, ledger, topic)
             snapshot = _take_snapshot(stage, home / "snapshot")
             elections = stage.view.unclean_elections()
     except Void as void:
@@ -99,16 +106,15 @@ def verdicts(played: Sequence[Played], ledger: Path, judging: SparkJudge) -> lis
 
 @contextmanager
 def _stage(
-    drill: Drill, settings: Settings, topic: str, home: Path, ledger: Path, say: Said
+    drill: Drill, settings: Settings, topic: str, home: Path, ledger: Path, say: Said, history: History
 ) -> Iterator[Stage]:
     """A cluster that is up, and is removed afterwards in any state."""
-    home.mkdir(parents=True, exist_ok=True)
     cluster = _cluster(drill, settings, home / "cluster")
     try:
         cluster.up()
         driver = f", power loss by {cluster.power_loss_driver}" if cluster.power_loss_driver else ""
         say(f"{len(cluster.controllers)} controllers and {len(cluster.brokers)} brokers run{driver}")
-        yield Stage(cluster, drill, settings, topic, ledger, say)
+        yield Stage(cluster, drill, settings, topic, ledger, say, history)
     finally:
         cluster.destroy()
 

@@ -20,6 +20,7 @@ from holdfast.drills.view import View
 from holdfast.durability.segments import high_watermarks
 from holdfast.localcluster.nodes import ClusterError, Node
 from holdfast.localcluster.processes import LocalCluster
+from holdfast.report.history import History
 
 MANAGER = "unclean.recovery.manager.enabled"
 STRATEGY = "unclean.recovery.strategy"
@@ -45,7 +46,9 @@ class Stage:
         topic: str,
         ledger: Path,
         say: Said,
+        history: History,
     ) -> None:
+        self._history = history
         self.cluster = cluster
         self.settings = settings
         self.drill = drill
@@ -216,6 +219,7 @@ class Stage:
     def pause(self, *broker_ids: int) -> None:
         """Cut these brokers off from the network: SIGSTOP, nothing is lost."""
         self.say(f"cut off from the network: broker {_ids(broker_ids)}")
+        self._note("cut off", self._brokers(broker_ids))
         for node in self._brokers(broker_ids):
             self.cluster.pause(node)
         self._silent += broker_ids
@@ -225,18 +229,21 @@ class Stage:
         self.say(f"reachable again: broker {_ids(broker_ids)}")
         for node in self._brokers(broker_ids):
             self.cluster.resume(node)
+            self._history.fault_ends(node.name)
         self._silent = [broker for broker in self._silent if broker not in broker_ids]
 
     def kill(self, *broker_ids: int) -> None:
         """Kill them (kill -9): the page cache survives."""
         self.say(f"kill -9: broker {_ids(broker_ids)}")
         self._remember(self._brokers(broker_ids))
+        self._note("kill -9", self._brokers(broker_ids))
         self.cluster.kill(self._brokers(broker_ids))
 
     def stop(self, *broker_ids: int) -> None:
         """Stop them cleanly."""
         self.say(f"clean stop: broker {_ids(broker_ids)}")
         self._remember(self._brokers(broker_ids))
+        self._note("clean stop", self._brokers(broker_ids))
         self.cluster.stop(self._brokers(broker_ids))
 
     def cut_power(self, *broker_ids: int) -> None:
@@ -248,6 +255,7 @@ class Stage:
         self.say(f"power cut: {', '.join(node.name for node in nodes)}")
         self._remember([node for node in nodes if node.role == "broker"])
         self._cuts += 1
+        self._note("power cut", nodes)
         self.cluster.power_loss(nodes, seed=self.settings.seed * 1000 + self._cuts)
 
     def start(self, *broker_ids: int) -> None:
@@ -255,6 +263,7 @@ class Stage:
         self.say(f"started: broker {_ids(broker_ids)}")
         for node in self._brokers(broker_ids):
             self.cluster.start(node)
+            self._history.fault_ends(node.name)
 
     def start_all(self) -> None:
         """Start every node that does not run; returns at once."""
@@ -263,6 +272,7 @@ class Stage:
             self.say(f"started: {', '.join(node.name for node in missing)}")
         for node in missing:
             self.cluster.start(node)
+            self._history.fault_ends(node.name)
 
     def resume_all(self) -> None:
         """Reconnect every broker that is still cut off from the network."""
@@ -292,6 +302,10 @@ class Stage:
                 f"it lost what was acknowledged up to {self.load.acked_end}"
             )
         self.say(f"  the log of broker {broker_id} ends at {end}: everything acknowledged is there")
+
+    def _note(self, fault: str, nodes: Sequence[Node]) -> None:
+        for node in nodes:
+            self._history.fault_begins(fault, node.name, f"{fault}: {node.name}")
 
     def _remember(self, nodes: Sequence[Node]) -> None:
         epochs = self.view.moment().epochs

@@ -19,6 +19,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
+import javaproperties
+
 from holdfast.localcluster.health import probe
 from holdfast.localcluster.launch import Child, CommandLauncher, Launcher
 from holdfast.localcluster.nodes import ClusterError, Node, Nodes
@@ -62,6 +64,27 @@ class LocalCluster(Nodes):
 
     # --- making and finding ---------------------------------------------------------------------------
 
+    @staticmethod
+    @contextlib.contextmanager
+    def making(folder: Path) -> Iterator[None]:
+        """Lock out other commands that look whether there is a cluster in `folder`, and make one if not.
+
+        Without it, of two at once one would find half of what the other makes.
+        """
+        made = [parent for parent in (folder, *folder.parents) if not parent.exists()]
+        folder.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        except BaseException:
+            for parent in made:
+                with contextlib.suppress(OSError):  # it is not empty
+                    parent.rmdir()
+            raise
+        finally:
+            os.close(descriptor)
+
     @classmethod
     def create(
         cls,
@@ -78,6 +101,10 @@ class LocalCluster(Nodes):
 
         `power_loss`: "auto" or a driver of `power_losses_available()`, for clusters that will lose power.
         """
+        if "," in os.path.realpath(folder):
+            raise ClusterError(
+                f"{folder}: `log.dirs` is a list with commas, so no folder's name may have one"
+            )
         if (folder / STATE_FILE).exists():
             raise ClusterError(
                 f"{folder} holds a cluster already: `holdfast cluster up --dir {folder}` resumes it"
@@ -99,7 +126,7 @@ class LocalCluster(Nodes):
                 )
         for node, keys in written.items():
             cluster.home(node).mkdir(parents=True, exist_ok=True)
-            text = "".join(f"{key}={value}\n" for key, value in keys.items())
+            text = "".join(javaproperties.join_key_value(key, value) + "\n" for key, value in keys.items())
             cluster.properties_file(node).write_text(text, encoding="utf-8")
             cluster._disks.make(cluster.home(node))
         state = {

@@ -9,7 +9,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 NODES = ("protocol", "rpc", "storage", "metadata", "raft", "controller", "broker", "client", "kafka_listener")
-TOOLS = ("cli", "localcluster", "scenario", "tools", "bench", "durability", "drills")
+TOOLS = ("cli", "localcluster", "scenario", "tools", "bench", "durability", "drills", "report")
 #: above these there is a second idea somewhere; most are far below
 FILE_LINES_MAX = 700
 FUNCTION_LINES_MAX = 80

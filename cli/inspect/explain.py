@@ -9,7 +9,14 @@ import click
 from holdfast.cli.inspect.metadata_log import UnreadableLog, fetch_log, read_folder
 from holdfast.cli.inspect.partition_story import LoggedRecord, Step, Story, story_of
 from holdfast.cli.inspect.sentences import decision_row, headline, sentences, state_row
-from holdfast.cli.options import INT32_MAX, CommandAnswer, checked_servers, output, run_client
+from holdfast.cli.options import (
+    INT32_MAX,
+    CommandAnswer,
+    checked_servers,
+    output,
+    run_client,
+    servers_of_environment,
+)
 from holdfast.client.core.errors import ClientError
 from holdfast.protocol.schema.fields import SchemaError
 from holdfast.runtime.api import Runtime
@@ -53,6 +60,8 @@ def command(
     output: str,
 ) -> None:
     """Tell each change of leader, ISR and ELR of a partition: when, why, who was rejected, what follows."""
+    if bootstrap_server is None and metadata_dir is None:
+        bootstrap_server = servers_of_environment()
     if (bootstrap_server is None) == (metadata_dir is None):
         raise click.UsageError("give either --bootstrap-server or --metadata-dir")
     answer = CommandAnswer("explain")

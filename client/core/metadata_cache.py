@@ -49,11 +49,19 @@ NO_LEADER = LeaderAndEpoch(-1, -1)
 
 
 def parse_addresses(bootstrap_servers: str | Sequence[str]) -> tuple[Address, ...]:
-    """`host:port,host:port` or a sequence of `host:port`. Raises: ValueError naming the entry."""
+    """`host:port,host:port` or a sequence of `host:port`. Raises: ValueError naming the entry.
+
+    An empty entry (a trailing comma) is passed over, and `PLAINTEXT://host:port` is `host:port`.
+    """
     entries = bootstrap_servers.split(",") if isinstance(bootstrap_servers, str) else list(bootstrap_servers)
     found: list[Address] = []
     for entry in entries:
-        host, colon, port = entry.strip().rpartition(":")
+        if not entry.strip():
+            continue
+        protocol, separator, address = entry.strip().rpartition("://")
+        if separator and protocol.upper() != "PLAINTEXT":
+            raise ValueError(f"bootstrap server {entry.strip()!r}: expected host:port; there is no TLS")
+        host, colon, port = address.rpartition(":")
         if not colon or not host or not port.isdecimal() or not 0 < int(port) < 65536:
             raise ValueError(f"bootstrap server {entry.strip()!r}: expected host:port")
         try:

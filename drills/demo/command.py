@@ -20,9 +20,11 @@ import click
 from holdfast.cli.extras import require
 from holdfast.drills.demo.producers import Producers
 from holdfast.drills.demo.watch import ClusterWatch, describe_wait
+from holdfast.drills.story import add_load, add_metadata, report_option, verdict_row, write_report
 from holdfast.localcluster.compose import ComposeCluster
 from holdfast.localcluster.nodes import ClusterError, Node
 from holdfast.localcluster.processes import LocalCluster
+from holdfast.report.history import HISTORY_FILE, History
 
 TOPIC = "demo"
 PRODUCERS = 4
@@ -85,6 +87,7 @@ class DemoLoad:
 @click.option(
     "--keep", type=click.Path(path_type=Path, file_okay=False), help="Keep data, logs and ledgers here."
 )
+@report_option
 def command(
     records: int,
     record_size: int,
@@ -94,6 +97,7 @@ def command(
     seed: int | None,
     driver: str,
     keep: Path | None,
+    report_file: Path | None,
 ) -> None:
     """Kill brokers and the active controller under load, then prove what survived. Exit 0: nothing lost."""
     require("spark")
@@ -112,12 +116,17 @@ def command(
         else:
             cluster = LocalCluster.create(folder / "cluster", 3, 3)
         with _running(cluster, folder, report):
-            demo = Demo(cluster, folder, report, random.Random(seed))
+            settings = {"driver": driver, "partitions": partitions, "record size": record_size}
+            history = History(folder / HISTORY_FILE, "holdfast demo", seed, settings)
+            demo = Demo(cluster, folder, report, random.Random(seed), history)
             demo.produce(
                 DemoLoad(records, record_size, partitions, 0 if no_kill else seconds or SECONDS[driver]),
                 kills=() if no_kill else KILLS,
             )
             verdict = demo.verdict()
+            if report_file is not None:
+                write_report(report_file, [folder / HISTORY_FILE])
+                report.say(f"report: {report_file}")
         code = verdict  # not earlier: a cluster that could not be stopped still needs its folder
     except ClusterError as error:
         report.say(f"FAILED: {error}")
@@ -160,15 +169,24 @@ def _running(cluster: DemoCluster, folder: Path, report: DemoReport) -> Iterator
 class Demo:
     """One run: produce, kill, judge."""
 
-    def __init__(self, cluster: DemoCluster, folder: Path, report: DemoReport, chance: random.Random) -> None:
+    def __init__(
+        self,
+        cluster: DemoCluster,
+        folder: Path,
+        report: DemoReport,
+        chance: random.Random,
+        history: History,
+    ) -> None:
         self._cluster = cluster
         self._folder = folder
         self._say = report.say
         self._chance = chance
         self._watch = ClusterWatch(cluster.bootstrap_servers)
+        self._history = history
 
     def produce(self, load: DemoLoad, kills: tuple[str, ...]) -> None:
         """Write the load while nodes are killed. Raises: ClusterError when a producer fails."""
+        self._history.write(kind="controller", t_ms=0, controller=self._watch.active_controller())
         self._watch.create_topic(TOPIC, load.partitions, replication_factor=3, min_isr=2)
         self._say(f"topic {TOPIC}: {load.partitions} partitions, replication factor 3, min.insync.replicas 2")
         producers = Producers(
@@ -197,6 +215,7 @@ class Demo:
                 time.sleep(self._chance.uniform(0.2, 2.0))
                 self._cluster.start(node)
                 self._cluster.wait_ready((node,))
+                self._history.fault_ends(node.name)
                 self._say(
                     f"  {node.name} is back; full ISR after {self._watch.wait_full_isr(TOPIC):.1f} s more"
                 )
@@ -213,9 +232,11 @@ class Demo:
         controller_id = self._watch.active_controller()
         node = next(n for n in self._cluster.controllers if n.node_id == controller_id)
         killed_ns = time.monotonic_ns()
+        self._history.fault_begins("kill -9", node.name, f"kill -9 {node.name}, the active controller")
         self._cluster.kill((node,))
         self._say(f"kill -9 {node.name} (active controller)")
         waited = self._watch.wait_other_controller(controller_id, killed_ns)
+        self._history.write(kind="controller", controller=self._watch.active_controller())
         self._say(f"  new active controller after {waited:.2f} s")
         self._say(f"  longest wait of a record meanwhile {producers.longest_wait_ms(killed_ns)} ms")
         return node
@@ -226,8 +247,10 @@ class Demo:
         node = order[0] if victim == "leader" else order[-1]
         led = leads.get(node.node_id, {})
         killed_ns = time.monotonic_ns()
+        text = f"kill -9 {node.name} (leader of {len(led)} partitions)"
+        self._history.fault_begins("kill -9", node.name, text)
         self._cluster.kill((node,))
-        self._say(f"kill -9 {node.name} (leader of {len(led)} partitions)")
+        self._say(text)
         if led:
             self._say("  " + describe_wait(producers.wait_new_leaders(led, killed_ns)))
         return node
@@ -248,6 +271,10 @@ class Demo:
             )
         )
         click.echo(verdict.as_text())
+        add_metadata(self._history, self._cluster.bootstrap_servers)
+        add_load(self._history, self._folder / "ledger", TOPIC)
+        self._history.close()
+        self._history.write(**verdict_row(verdict))
         good = verdict.exit_code == 0
         self._say("nothing acknowledged was lost, duplicated or reordered" if good else "NOT GOOD: see above")
         return verdict.exit_code

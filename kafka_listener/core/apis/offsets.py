@@ -22,6 +22,7 @@ from holdfast.protocol.messages.offset_for_leader_epoch import (
 )
 
 #: Kafka's further questions. Nothing is ever moved to another store: the local log is all of it.
+_MAX_TIMESTAMP = -3
 _EARLIEST_LOCAL_TIMESTAMP = -4
 _LATEST_TIERED_TIMESTAMP = -5
 _EARLIEST_PENDING_UPLOAD_OFFSET = -6
@@ -40,7 +41,7 @@ class _Row(NamedTuple):
 
 
 def list_offsets(request: Request, cluster: ClusterView) -> Outcome:
-    """First, last and by time; -5 and -6 find nothing, as nothing is moved to another store."""
+    """First, last and by time; no largest timestamp (-3), and nothing is in another store (-5, -6)."""
     rows = [
         _Row(number, _key(topic.name, wanted.partition_index, cluster), wanted, _known_offset(wanted))
         for number, topic in enumerate(request.message.topics)
@@ -66,6 +67,9 @@ def _our_timestamp(timestamp: int) -> int:
 def _known_offset(wanted: Any) -> Fields | None:
     if wanted.timestamp in (_LATEST_TIERED_TIMESTAMP, _EARLIEST_PENDING_UPLOAD_OFFSET):
         return _offset(wanted.partition_index, 0, -1, -1, -1)
+    if wanted.timestamp == _MAX_TIMESTAMP:
+        # Kafka's clients say then that the broker does not know the question.
+        return _offset(wanted.partition_index, kafka_code(ErrorCode.UNSUPPORTED_VERSION), -1, -1, -1)
     if wanted.timestamp < _LOWEST_TIMESTAMP:
         return _offset(wanted.partition_index, kafka_code(ErrorCode.INVALID_REQUEST), -1, -1, -1)
     return None

@@ -6,8 +6,9 @@ from contextlib import contextmanager, suppress
 from threading import Thread
 
 import pytest
+from click.testing import CliRunner
 
-from holdfast.cli.console_producer import LINE_BYTES_MAX, lines
+from holdfast.cli.console_producer import LINE_BYTES_MAX, command, lines, split_line
 from holdfast.client.core.errors import ClientError
 
 
@@ -52,3 +53,27 @@ async def test_a_line_without_end_is_refused_before_it_fills_the_memory() -> Non
         assert await anext(found) == b"a"
         with pytest.raises(ClientError, match="what follows was not sent"):
             await anext(found)
+
+
+@pytest.mark.parametrize(
+    ("reader", "line", "expected"),
+    [
+        ({}, b"a\tb", (None, b"a\tb")),
+        ({"parse.key": "true"}, b"a\tb", (b"a", b"b")),
+        ({"parse.key": "true", "key.separator": ":"}, b"a:b:c", (b"a", b"b:c")),
+        ({"parse.key": "true", "null.marker": "N"}, b"N\tN", (None, None)),
+        ({"null.marker": "N"}, b"N", (None, None)),
+    ],
+)
+def test_a_line_is_key_and_value(
+    reader: dict[str, str], line: bytes, expected: tuple[bytes | None, bytes | None]
+) -> None:
+    assert split_line(line, reader, has_key="parse.key" in reader) == expected
+
+
+@pytest.mark.parametrize("given", ["parse.key=yes", "parse.key=", "key.separator="])
+def test_a_reader_property_that_cannot_be_is_refused_before_anything_is_sent(given: str) -> None:
+    words = ["--bootstrap-server", "127.0.0.1:1", "--topic", "t", "--property", "parse.key=true"]
+    done = CliRunner().invoke(command, [*words, "--property", given])
+    assert done.exit_code == 2
+    assert given.split("=")[0] in done.output

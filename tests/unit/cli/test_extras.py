@@ -9,7 +9,7 @@ import pytest
 #: an installation without extras, played by import hooks that do not find their modules
 WITHOUT = """
 import sys
-EXTRA = ("pyspark", "pyarrow", "numpy", "psutil")
+EXTRA = ("pyspark", "pyarrow", "numpy", "psutil", "plotly")
 class Missing:
     def find_spec(self, name, path=None, target=None):
         if name.split(".")[0] in EXTRA:
@@ -25,6 +25,7 @@ importlib.util.find_spec = lambda name: None if name in EXTRA else find_spec(nam
     ("words", "extra"),
     [
         (["demo", "--keep", "DIR"], "spark"),
+        (["demo", "--report", "r.html", "--keep", "DIR"], "report"),
         (["drill", "power-outage", "--keep", "DIR"], "spark"),
         (["validate", "--ledger", ".", "--bootstrap-server", "127.0.0.1:1"], "spark"),
         (["sim", "swarm", "--seeds", "1", "--engine", "spark", "--dir", "DIR"], "spark"),

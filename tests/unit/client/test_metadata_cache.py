@@ -157,7 +157,7 @@ def test_addresses_of_an_older_image_do_not_replace_newer_ones() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "host", "host:", ":9", "host:0", "host:x", "h:²", "a:1,,b:2", "a..b:1", "\udcff:1"]
+    "text", ["", "host", "host:", ":9", "host:0", "host:x", "h:²", "a..b:1", ",", "SSL://a:1", "\udcff:1"]
 )
 def test_bootstrap_servers_must_be_addresses(text: str) -> None:
     with pytest.raises(ValueError, match="host:port"):
@@ -166,6 +166,7 @@ def test_bootstrap_servers_must_be_addresses(text: str) -> None:
 
 def test_bootstrap_servers_in_every_spelling() -> None:
     assert parse_addresses("a:1, b:2") == (Address("a", 1), Address("b", 2))
+    assert parse_addresses("PLAINTEXT://a:1,b:2,,") == (Address("a", 1), Address("b", 2))
     assert parse_addresses(["[::1]:3"]) == (Address("::1", 3),)
 
 

@@ -25,23 +25,23 @@ def evidence(
 @pytest.mark.parametrize(
     ("expectation", "found", "result"),
     [
-        (NONE, evidence(), DrillResult.PASSED),
+        (NONE, evidence(), DrillResult.EXPECTED),
         (NONE, evidence(4, lost=1), DrillResult.LOST),
         (NONE, evidence(5, duplicated=1), DrillResult.ANOMALY),
         (NONE, evidence(6), DrillResult.INCONCLUSIVE),
         (NONE, evidence(complaints=("F4: the high watermark moved",)), DrillResult.BROKEN),
         # a drill that expects loss fails if there is none
         (CERTAIN, evidence(), DrillResult.NOT_LOST),
-        (CERTAIN, evidence(4, lost=7), DrillResult.PASSED),
+        (CERTAIN, evidence(4, lost=7), DrillResult.EXPECTED),
         # who writes again where records were lost breaks the order; nothing else follows from a loss
-        (CERTAIN, evidence(4, lost=7, reordered=7), DrillResult.PASSED),
+        (CERTAIN, evidence(4, lost=7, reordered=7), DrillResult.EXPECTED),
         (NONE, evidence(5, reordered=7), DrillResult.ANOMALY),
         (CERTAIN, evidence(6), DrillResult.INCONCLUSIVE),
         # R68: a possible loss is reported, and not too small
-        (TOLD, evidence(), DrillResult.PASSED),
-        (TOLD, evidence(4, lost=7, predicted=(7,)), DrillResult.PASSED),
-        (TOLD, evidence(4, lost=7, predicted=(9,)), DrillResult.PASSED),
-        (TOLD, evidence(4, lost=7, predicted=(3, 4)), DrillResult.PASSED),
+        (TOLD, evidence(), DrillResult.EXPECTED),
+        (TOLD, evidence(4, lost=7, predicted=(7,)), DrillResult.EXPECTED),
+        (TOLD, evidence(4, lost=7, predicted=(9,)), DrillResult.EXPECTED),
+        (TOLD, evidence(4, lost=7, predicted=(3, 4)), DrillResult.EXPECTED),
         (TOLD, evidence(4, lost=7, predicted=(6,)), DrillResult.UNTOLD),
         (TOLD, evidence(4, lost=7, predicted=(None,)), DrillResult.UNTOLD),
         (TOLD, evidence(4, lost=7), DrillResult.UNTOLD),
@@ -58,13 +58,13 @@ def test_an_anomaly_beside_an_allowed_loss_is_one(name: str) -> None:
     """Of an unclean election the log of the new leader is a prefix of what was sent, and the others truncate
     to it: each record is where it was or nowhere, once, and behind the prefix offsets are given again."""
     counts = {"lost": 7, "reordered": 7, "recovered": 3, "lost_weakly_acked": 3}
-    assert judge(CERTAIN, DrillEvidence(4, counts, {}))[0] is DrillResult.PASSED
+    assert judge(CERTAIN, DrillEvidence(4, counts, {}))[0] is DrillResult.EXPECTED
     assert judge(CERTAIN, DrillEvidence(4, counts | {name: 1}, {}))[0] is DrillResult.ANOMALY
 
 
 def test_a_story_that_shows_nothing_of_what_it_is_about_did_not_take_place() -> None:
     assert judge(NONE, evidence(), ("lost_weakly_acked",))[0] is DrillResult.BROKEN
-    assert judge(NONE, evidence(lost_weakly_acked=3), ("lost_weakly_acked",))[0] is DrillResult.PASSED
+    assert judge(NONE, evidence(lost_weakly_acked=3), ("lost_weakly_acked",))[0] is DrillResult.EXPECTED
 
 
 def test_predictions_of_several_elections_add_up_and_unknown_ones_are_none() -> None:
@@ -78,13 +78,17 @@ def run(result: DrillResult) -> Run:
 
 
 def test_the_worst_run_decides() -> None:
-    assert worst([run(DrillResult.PASSED), run(DrillResult.LOST), run(DrillResult.VOID)]) is DrillResult.LOST
-    assert worst([run(DrillResult.PASSED), run(DrillResult.VOID)]) is DrillResult.VOID
-    assert worst([run(DrillResult.PASSED)]) is DrillResult.PASSED
+    assert (
+        worst([run(DrillResult.EXPECTED), run(DrillResult.LOST), run(DrillResult.VOID)]) is DrillResult.LOST
+    )
+    assert worst([run(DrillResult.EXPECTED), run(DrillResult.VOID)]) is DrillResult.VOID
+    assert worst([run(DrillResult.EXPECTED)]) is DrillResult.EXPECTED
 
 
 def test_among_many_seeds_void_runs_are_only_counted_but_not_if_all_are() -> None:
-    assert worst([run(DrillResult.PASSED), run(DrillResult.VOID)], forgives_void=True) is DrillResult.PASSED
+    assert (
+        worst([run(DrillResult.EXPECTED), run(DrillResult.VOID)], forgives_void=True) is DrillResult.EXPECTED
+    )
     assert worst([run(DrillResult.VOID), run(DrillResult.VOID)], forgives_void=True) is DrillResult.VOID
 
 
@@ -92,4 +96,4 @@ def test_every_result_has_an_exit_code_of_its_own() -> None:
     codes = [result.exit_code for result in DrillResult]
     assert len(set(codes)) == len(codes)
     assert 2 not in codes, "2 is wrong usage"
-    assert [result for result in DrillResult if result.exit_code == 0] == [DrillResult.PASSED]
+    assert [result for result in DrillResult if result.exit_code == 0] == [DrillResult.EXPECTED]

@@ -20,7 +20,7 @@ OFF = Run(
     "power-outage",
     Settings(manager=False, seed=7, power_loss="tracked"),
     Expectation(ExpectedLoss.CERTAIN, "R12"),
-    DrillResult.PASSED,
+    DrillResult.EXPECTED,
     evidence=evidence(3, 4, 5, 9, *range(20, 30)),
     seconds=9.0,
 )
@@ -28,7 +28,7 @@ ON = Run(
     "power-outage",
     Settings(seed=7, power_loss="tracked"),
     Expectation(ExpectedLoss.NONE, "R64"),
-    DrillResult.PASSED,
+    DrillResult.EXPECTED,
     evidence=evidence(),
     seconds=8.5,
 )
@@ -51,12 +51,12 @@ def test_two_runs_stand_side_by_side_and_lost_records_are_named_by_offset_and_va
     assert "manager off: 14 acknowledged records are lost: offsets 3 to 5, 9, 20 to 29" in text
     assert "manager off:   lost: offset 3, value abcd1234:all:3" in text
     assert "manager off:   and 4 more; --output json names them" in text
-    assert "manager on: PASSED, as expected (8.5 s)" in text
+    assert "manager on: EXPECTED: nothing lost, as the rules say (8.5 s)" in text
 
 
 def test_a_single_run_tells_its_result_and_the_rule() -> None:
-    assert run_lines(ON)[-2:] == ["PASSED, as expected (8.5 s)", "why: R64"]
-    assert run_lines(VOID)[-1].startswith("VOID, ")
+    assert run_lines(ON)[-2:] == ["EXPECTED: nothing lost, as the rules say (8.5 s)", "why: R64"]
+    assert run_lines(VOID)[-1].startswith("VOID: ")
     assert "broker 3 still has all" in run_lines(VOID)[-1]
 
 
@@ -64,8 +64,8 @@ def test_many_seeds_make_a_row_each_and_sums_by_settings() -> None:
     lines = seeds_lines([OFF, ON, VOID])
     assert len(lines) == 1 + 3 + 2
     assert lines[1].split()[0:2] == ["power-outage", "7"]
-    assert lines[-2].endswith("1 runs, 1 PASSED; acknowledged 1,000, lost 14 in 1 runs")
-    assert lines[-1].endswith("2 runs, 1 PASSED, 1 VOID; acknowledged 1,000, lost 0 in 0 runs")
+    assert lines[-2].endswith("1 runs, 1 EXPECTED; acknowledged 1,000, lost 14 in 1 runs")
+    assert lines[-1].endswith("2 runs, 1 EXPECTED, 1 VOID; acknowledged 1,000, lost 0 in 0 runs")
     assert [total["lost"] for total in totals([OFF, ON, VOID])] == [14, 0]
 
 

@@ -269,6 +269,7 @@ def test_a_diverging_reader_hears_where_to_truncate() -> None:
     [
         (-1, -1, 5, NONE),
         (-2, -2, 5, NONE),
+        (-3, None, -1, ErrorCode.UNSUPPORTED_VERSION),
         (-4, -2, 5, NONE),
         (-5, None, -1, NONE),
         (-6, None, -1, NONE),

@@ -3,12 +3,14 @@
 import os
 import signal
 import subprocess
+import threading
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from holdfast.cli.__main__ import main
+from holdfast.cli.options import read_properties
 from holdfast.localcluster.launch import CommandChild
 from holdfast.localcluster.nodes import ClusterError
 from holdfast.localcluster.processes import LocalCluster
@@ -27,6 +29,35 @@ def test_two_clusters_in_one_folder_are_refused(tmp_path: Path) -> None:
     LocalCluster.create(tmp_path, 1, 1)
     with pytest.raises(ClusterError, match="holds a cluster already"):
         LocalCluster.create(tmp_path, 1, 1)
+
+
+def test_a_value_in_a_properties_file_is_that_value_and_no_second_key(tmp_path: Path) -> None:
+    made = LocalCluster.create(tmp_path / "a b=c#", 1, 1, properties={"broker.rack": "a\nnode.id=7 \u00e9\\"})
+    read = read_properties(str(made.properties_file(made.brokers[0])))
+    assert (read["node.id"], read["broker.rack"]) == ("1", "a\nnode.id=7 \u00e9\\")
+    assert read["log.dirs"].startswith(str(tmp_path / "a b=c#"))
+
+
+def test_a_folder_that_cannot_be_in_a_list_is_refused_before_anything_is_made(tmp_path: Path) -> None:
+    result = CliRunner().invoke(main, ["cluster", "up", "--dir", str(tmp_path / "a,b" / "c")])
+    assert result.exit_code == 1
+    assert "list with commas" in result.output
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_who_looks_for_a_cluster_waits_for_the_one_that_is_being_made(tmp_path: Path) -> None:
+    found: list[LocalCluster] = []
+
+    def look() -> None:
+        with LocalCluster.making(tmp_path):
+            found.append(LocalCluster.load(tmp_path))
+
+    with LocalCluster.making(tmp_path):
+        other = threading.Thread(target=look)
+        other.start()
+        made = LocalCluster.create(tmp_path, 1, 1)
+    other.join()
+    assert found[0].cluster_id == made.cluster_id
 
 
 def test_what_is_in_the_way_of_a_node_is_neither_used_nor_deleted_with_it(tmp_path: Path) -> None:

@@ -1,0 +1,101 @@
+"""Completes the history of a run, and writes its report.
+
+What needs no watching while the run goes on is added at its end: elections from the metadata log, rates and
+latencies from the ledgers, the verdict.
+"""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from holdfast.cli.extras import require
+from holdfast.cli.inspect.metadata_log import fetch_log
+from holdfast.cli.inspect.partition_story import LoggedRecord
+from holdfast.client.core.errors import ClientError
+from holdfast.drills.metadata_rows import metadata_rows
+from holdfast.drills.outcome import DrillEvidence
+from holdfast.durability.verdict import EXIT_INCONCLUSIVE, Verdict
+from holdfast.report.history import History, Row, read_history
+from holdfast.report.load import load_rows
+from holdfast.runtime.api import Runtime
+from holdfast.runtime.real.machine import run
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_READ_TIMEOUT_MS = 20_000
+
+
+def report_option(function: F) -> F:
+    """`--report FILE`, for commands that play with a cluster."""
+    return click.option(
+        "--report",
+        "report_file",
+        type=click.Path(path_type=Path, dir_okay=False),
+        callback=_checked,
+        help="Write what happened as one HTML page that opens without a network.",
+    )(function)
+
+
+def _checked(_: click.Context, __: click.Parameter, file: Path | None) -> Path | None:
+    """It must be possible to write it, before the run begins and not after it."""
+    if file is None:
+        return None
+    require("report")
+    if not file.absolute().parent.is_dir():
+        raise click.BadParameter(f"{file.absolute().parent} is no folder")
+    return file
+
+
+def add_metadata(history: History, bootstrap_servers: str) -> None:
+    """Add what the live cluster's metadata log tells; a note when it cannot be read."""
+    found: list[LoggedRecord] = []
+
+    async def read(runtime: Runtime) -> int:
+        found.extend(await fetch_log(runtime, bootstrap_servers, _READ_TIMEOUT_MS))
+        return 0
+
+    try:
+        run(read)
+    except ClientError as error:
+        history.write(kind="note", text=f"the metadata log could not be read: {error}")
+        return
+    history.add(metadata_rows(found, history.wall_ms))
+
+
+def add_load(history: History, ledger_folder: Path, topic: str) -> None:
+    """Add rates and latencies of the sends to the topic, from all ledgers in the folder."""
+    history.add(load_rows(sorted(ledger_folder.glob("*.jsonl")), topic, history.mono_ns))
+
+
+def verdict_row(verdict: Verdict) -> dict[str, Any]:
+    """What Spark said of the ledgers of a run."""
+    return {
+        "kind": "verdict",
+        "exit_code": verdict.exit_code,
+        "counts": dict(verdict.counts),
+        "facts": dict(verdict.facts),
+        "samples": {name: [dict(row) for row in rows] for name, rows in verdict.samples.items()},
+        "reasons": list(verdict.inconclusive),
+    }
+
+
+def drill_verdict_row(evidence: DrillEvidence) -> dict[str, Any]:
+    """The same of a drill, whose topic is one of several that were judged together."""
+    return {
+        "kind": "verdict",
+        "exit_code": evidence.verdict_code,
+        "counts": dict(evidence.counts),
+        "facts": dict(evidence.facts),
+        "samples": {"lost": [{"offset": one.offset, "value": one.value} for one in evidence.lost]},
+        "reasons": list(evidence.notes) if evidence.verdict_code == EXIT_INCONCLUSIVE else [],
+    }
+
+
+def write_report(file: Path, histories: Sequence[Path], titles: Sequence[str] = ()) -> None:
+    """Write the page of these runs to `file`."""
+    from holdfast.report.page import page
+
+    runs: list[list[Row]] = [read_history(history) for history in histories]
+    file.write_text(page(runs, titles), encoding="utf-8")
