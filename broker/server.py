@@ -4,6 +4,7 @@ Owns the pump and the exchanges in flight; decides nothing. When no event is lef
 send what has piled up. After any exception the node sends nothing more and ends (A-20).
 """
 
+import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -43,8 +44,9 @@ from holdfast.broker.core.requests.log_info import Replica, answer_log_info
 from holdfast.broker.log_effects import LogEffects
 from holdfast.broker.log_manager import LogManager
 from holdfast.broker.peers import Peers
+from holdfast.metadata.answer_steps import AnswerSteps
 from holdfast.metadata.ids import PartitionId
-from holdfast.metadata.questions import QUESTION_APIS, Asked, answer_question
+from holdfast.metadata.questions import QUESTION_APIS, Asked, answer_steps
 from holdfast.protocol.api_keys import ApiKey
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.fetch import (
@@ -205,7 +207,19 @@ class BrokerServer:
                 partition_limit=core.config.partition_limit,
                 static=core.config.static,
             )
-            exchange.respond(answer_question(core.image, exchange.message, asked))
+            self._answer_in_steps(exchange, answer_steps(core.image, exchange.message, asked))
+
+    def _answer_in_steps(self, exchange: Exchange, steps: AnswerSteps) -> None:
+        """One step now, the others in later turns of the event loop."""
+        if self.pump.is_ended or not exchange.is_open:
+            exchange.drop()
+            return
+        try:
+            next(steps)
+        except StopIteration as done:
+            exchange.respond(done.value)
+        else:
+            asyncio.get_running_loop().call_soon(self._answer_in_steps, exchange, steps)
 
     def _log_info(self, exchange: Exchange) -> None:
         """Logs are told of without roles too (R76); the epoch says which registration this process holds."""

@@ -16,6 +16,7 @@ from holdfast.client.admin_rows import ask_whole, check_complete, raise_refusal
 from holdfast.client.cluster_client import ClusterClient
 from holdfast.client.core.errors import ClientError, RowError, code_of
 from holdfast.client.core.replica_log import ReplicaLog
+from holdfast.client.core.wanted_topics import NAMES_A_REQUEST
 from holdfast.client.list_offsets import FoundOffset, list_offsets
 from holdfast.client.own_runtime import ClientRuntime
 from holdfast.protocol.errors import ErrorCode
@@ -187,11 +188,22 @@ class Admin:
         timeout_ms: float = _TIMEOUT_MS,
     ) -> list[DescribedTopic]:
         """Topics by name with all partitions, ELR included; unknown names come with their error code."""
+        deadline_ms = self._clock.now_ms() + int(timeout_ms)
+        wanted = tuple(sorted(set(names or ())))
+        found: list[DescribedTopic] = []
+        for start in range(0, max(1, len(wanted)), NAMES_A_REQUEST):
+            portion = wanted[start : start + NAMES_A_REQUEST]
+            found += await self._describe_portion(portion, partitions_per_answer, deadline_ms)
+        return found
+
+    async def _describe_portion(
+        self, names: tuple[str, ...], partitions_per_answer: int, deadline_ms: int
+    ) -> list[DescribedTopic]:
+        """Page by page; no names: all topics."""
         parts: dict[str, DescribedTopic] = {}
         cursor: TopicPartitionCursor | None = None
-        deadline_ms = self._clock.now_ms() + int(timeout_ms)
         while True:
-            request = DescribeTopicPartitionsRequest(tuple(names or ()), partitions_per_answer, cursor)
+            request = DescribeTopicPartitionsRequest(names, partitions_per_answer, cursor)
             answer: DescribeTopicPartitionsResponse
             left_ms = max(1, deadline_ms - self._clock.now_ms())
             answer, _ = await ask_whole(self._cluster, request, left_ms, "DescribeTopicPartitions")

@@ -18,6 +18,7 @@ from holdfast.protocol.messages.configs import (
     ConfigSource,
     DescribeConfigsRequest,
     DescribeConfigsResponse,
+    DescribeConfigsResult,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
     ResourceType,
@@ -42,6 +43,10 @@ class Resource(NamedTuple):
     def cluster(cls) -> "Resource":
         """The cluster itself."""
         return cls(ResourceType.BROKER, "")
+
+
+#: Each gives a dozen rows: more of them would hold up the broker that answers.
+RESOURCES_A_REQUEST = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,12 +95,15 @@ async def describe_configs(
 ) -> dict[Resource, list[ConfigEntry] | RowError]:
     """See `Admin.describe_configs`."""
     wanted = None if keys is None else tuple(keys)
-    asked = tuple(ConfigResource(*resource, wanted) for resource in dict.fromkeys(resources))
-    request = DescribeConfigsRequest(asked)
-    answer: DescribeConfigsResponse
-    answer, _ = await ask_whole(cluster, request, timeout_ms, "DescribeConfigs")
+    asked = [ConfigResource(*resource, wanted) for resource in dict.fromkeys(resources)]
+    rows: list[DescribeConfigsResult] = []
+    for start in range(0, len(asked), RESOURCES_A_REQUEST):
+        request = DescribeConfigsRequest(tuple(asked[start : start + RESOURCES_A_REQUEST]))
+        answer: DescribeConfigsResponse
+        answer, _ = await ask_whole(cluster, request, timeout_ms, "DescribeConfigs")
+        rows += answer.results
     found: dict[Resource, list[ConfigEntry] | RowError] = {}
-    for row in answer.results:
+    for row in rows:
         error = row_error(row.error_code, row.error_message)
         found[Resource(row.resource_type, row.resource_name)] = error or [
             ConfigEntry(

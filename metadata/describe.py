@@ -3,6 +3,9 @@
 Brokers and controllers use the same code, each with its own image (R113). Decides nothing.
 """
 
+from collections.abc import Generator
+
+from holdfast.metadata.answer_steps import AnswerSteps, Pace, in_one_go
 from holdfast.metadata.broker import SUPPORTED_FEATURES, BrokerRegistration, levels_of
 from holdfast.metadata.ids import PartitionId
 from holdfast.metadata.image import MetadataImage, TopicImage
@@ -42,7 +45,30 @@ def metadata_response(
     image: MetadataImage, request: MetadataRequest, *, listener_name: str, cluster_id: str, controller_id: int
 ) -> MetadataResponse:
     """Unfenced brokers with their addresses on `listener_name`, and the requested topics, by name."""
+    answer: MetadataResponse = in_one_go(
+        metadata_steps(
+            image,
+            request,
+            listener_name=listener_name,
+            cluster_id=cluster_id,
+            controller_id=controller_id,
+        )
+    )
+    return answer
+
+
+def metadata_steps(
+    image: MetadataImage, request: MetadataRequest, *, listener_name: str, cluster_id: str, controller_id: int
+) -> AnswerSteps:
+    """The same in steps."""
     names = sorted(image.topic_ids if request.topics is None else set(request.topics))
+    topics: list[MetadataTopic] = []
+    pace = Pace()
+    for name in names:
+        topic = yield from _metadata_topic(image, name, pace)
+        topics.append(topic)
+        if pace.is_step_over(1):
+            yield
     return MetadataResponse(
         cluster_id=cluster_id,
         controller_id=controller_id,
@@ -53,27 +79,30 @@ def metadata_response(
             if not broker.is_fenced
             for endpoint in (_endpoint(broker, listener_name),)
         ),
-        topics=tuple(_metadata_topic(image, name) for name in names),
+        topics=tuple(topics),
     )
 
 
-def _metadata_topic(image: MetadataImage, name: str) -> MetadataTopic:
+def _metadata_topic(image: MetadataImage, name: str, pace: Pace) -> Generator[None, None, MetadataTopic]:
     topic = image.topic(name)
     if topic is None:
         return MetadataTopic(_missing(name), name, NO_TOPIC_ID, ())
-    rows = tuple(
-        MetadataPartition(
-            error_code=ErrorCode.LEADER_NOT_AVAILABLE if partition.leader is None else ErrorCode.NONE,
-            partition_index=index,
-            leader_id=leader_number(partition.leader),
-            leader_epoch=partition.leader_epoch,
-            replicas=partition.replicas,
-            isr=partition.isr,
-            offline_replicas=offline_replicas(image, PartitionId(topic.topic_id, index), partition),
+    rows: list[MetadataPartition] = []
+    for index, partition in topic.sorted_partitions():
+        rows.append(
+            MetadataPartition(
+                error_code=ErrorCode.LEADER_NOT_AVAILABLE if partition.leader is None else ErrorCode.NONE,
+                partition_index=index,
+                leader_id=leader_number(partition.leader),
+                leader_epoch=partition.leader_epoch,
+                replicas=partition.replicas,
+                isr=partition.isr,
+                offline_replicas=offline_replicas(image, PartitionId(topic.topic_id, index), partition),
+            )
         )
-        for index, partition in topic.sorted_partitions()
-    )
-    return MetadataTopic(ErrorCode.NONE, name, topic.topic_id, rows)
+        if pace.is_step_over(1):
+            yield
+    return MetadataTopic(ErrorCode.NONE, name, topic.topic_id, tuple(rows))
 
 
 def describe_cluster_response(

@@ -7,6 +7,7 @@ keys can be changed. Decides nothing.
 from collections.abc import Mapping
 from typing import Any
 
+from holdfast.metadata.answer_steps import AnswerSteps, Pace, in_one_go
 from holdfast.metadata.configs import (
     CLUSTER_KEY_BY_NAME,
     TOPIC_KEY_BY_NAME,
@@ -31,6 +32,15 @@ def describe_configs_response(
     image: MetadataImage, request: DescribeConfigsRequest, static: Mapping[str, Any]
 ) -> DescribeConfigsResponse:
     """One row per resource, in order of the request; `static`: the values of this node's file by key."""
+    answer: DescribeConfigsResponse = in_one_go(describe_configs_steps(image, request, static))
+    return answer
+
+
+def describe_configs_steps(
+    image: MetadataImage, request: DescribeConfigsRequest, static: Mapping[str, Any]
+) -> AnswerSteps:
+    """The same in steps."""
+    pace = Pace()
     rows: list[DescribeConfigsResult] = []
     named: set[ConfigResource] = set()
     for asked in request.resources:
@@ -41,6 +51,8 @@ def describe_configs_response(
         else:
             named.add(resource)
             rows.append(_described(image, asked, static))
+            if pace.is_step_over(1 + len(rows[-1].configs)):
+                yield
     return DescribeConfigsResponse(ErrorCode.NONE, None, tuple(rows))
 
 

@@ -7,13 +7,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from holdfast.metadata.answer_steps import AnswerSteps, in_one_go
 from holdfast.metadata.describe import (
     describe_cluster_response,
     describe_topic_partitions_response,
     list_partition_reassignments_response,
-    metadata_response,
+    metadata_steps,
 )
-from holdfast.metadata.describe_configs import describe_configs_response
+from holdfast.metadata.describe_configs import describe_configs_steps
 from holdfast.metadata.image import MetadataImage
 from holdfast.protocol.api_keys import ApiKey
 from holdfast.protocol.messages.configs import DescribeConfigsRequest
@@ -49,16 +50,22 @@ class Asked:
 
 def answer_question(image: MetadataImage, question: Any, asked: Asked) -> Any:
     """The answer of a node with this image."""
+    return in_one_go(answer_steps(image, question, asked))
+
+
+def answer_steps(image: MetadataImage, question: Any, asked: Asked) -> AnswerSteps:
+    """The same in steps: not all questions have small answers."""
     controller_id = -1 if asked.controller_id is None else asked.controller_id
     match question:
         case MetadataRequest():
-            return metadata_response(
+            answer = yield from metadata_steps(
                 image,
                 question,
                 listener_name=asked.listener_name,
                 cluster_id=asked.cluster_id,
                 controller_id=controller_id,
             )
+            return answer
         case DescribeClusterRequest():
             return describe_cluster_response(
                 image,
@@ -70,7 +77,8 @@ def answer_question(image: MetadataImage, question: Any, asked: Asked) -> Any:
         case DescribeTopicPartitionsRequest():
             return describe_topic_partitions_response(image, question, partition_limit=asked.partition_limit)
         case DescribeConfigsRequest():
-            return describe_configs_response(image, question, asked.static)
+            answer = yield from describe_configs_steps(image, question, asked.static)
+            return answer
         case ListPartitionReassignmentsRequest():
             return list_partition_reassignments_response(image, question)
     raise AssertionError(f"no image answers {type(question).__name__}")

@@ -26,6 +26,7 @@ from holdfast.protocol.messages import APIS, Api
 from holdfast.protocol.messages.api_versions import ApiVersionRange, ApiVersionsResponse
 from holdfast.protocol.schema.fields import Buffer, SchemaError, decode_message
 from holdfast.rpc.core.memory import Charge, cost_of
+from holdfast.rpc.core.request_size import too_much
 from holdfast.rpc.core.request_stats import RequestStats, families
 from holdfast.rpc.exchange import Exchange as Exchange
 from holdfast.rpc.exchange import Handler as Handler
@@ -549,6 +550,10 @@ class ServerConnection:
                 f"not {parts.api_version}; ask ApiVersions first"
             )
             self._out += encode_refusal(parts.correlation_id, ErrorCode.UNSUPPORTED_VERSION, text)
+            return False
+        problem = too_much(api.key, parts.message, len(frame.packed_body))
+        if problem is not None:
+            self._out += encode_refusal(parts.correlation_id, ErrorCode.INVALID_REQUEST, problem)
             return False
         try:
             message: Any = decode_message(api.request, parts.message, parts.api_version, frame.attachment)

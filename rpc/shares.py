@@ -15,7 +15,7 @@ from typing import Protocol
 from holdfast.rpc.core.fair_queue import FairQueue
 from holdfast.rpc.core.memory import Account, Charge, CutOff, CutReason, Effect, MemoryBudget, Pool
 from holdfast.runtime.api import Clock, Timer
-from holdfast.runtime.stats import MetricFamily, MetricKind, Sample
+from holdfast.runtime.stats import Histogram, MetricFamily, MetricKind, Sample
 
 _log = logging.getLogger("holdfast.rpc")
 
@@ -24,9 +24,11 @@ UNLIMITED_BYTES = 1 << 62
 #: How often slow peers are looked for while there is too little room.
 CHECK_MS = 250
 #: Time that one connection may start requests for before another has its turn, ...
-QUANTUM_NS = 2_000_000
+QUANTUM_NS = 1_000_000
 #: ... and all of them before the event loop reads from connections again.
-TURN_NS = 8_000_000
+TURN_NS = 3_000_000
+
+_TURN_BOUNDS_SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1.0)
 
 _TEXTS = {
     CutReason.SLOW_SENDER: "others wait for the room that its unfinished request takes",
@@ -85,6 +87,7 @@ class NodeShares:
         self._spent_ns = 0
         self._is_turn_due = False
         self._looked_ms = -1
+        self._turn_seconds = Histogram(_TURN_BOUNDS_SECONDS)
 
     # --- connections ------------------------------------------------------------------------------------
 
@@ -219,6 +222,7 @@ class NodeShares:
         has_more = peer.start_waiting(begun_ns + QUANTUM_NS)
         spent_ns = self._clock.now_ns() - begun_ns
         self._spent_ns += spent_ns
+        self._turn_seconds.observe(spent_ns / 1e9)
         if account_id in self._peers:
             self._had_ns[account_id] = self._queue.charge(self._had_ns.get(account_id, 0), spent_ns)
         if has_more:
@@ -274,6 +278,12 @@ class NodeShares:
                 MetricKind.COUNTER,
                 "Connections that were cut off to make room.",
                 [Sample(self.cut_count[reason], (("reason", reason.value),)) for reason in CutReason],
+            ),
+            MetricFamily(
+                "kafka_server_turn_seconds",
+                MetricKind.HISTOGRAM,
+                "How long requests of one connection kept the event loop at a time.",
+                [Sample(self._turn_seconds.value())],
             ),
             MetricFamily(
                 "kafka_server_connections_refused_total",

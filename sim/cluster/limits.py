@@ -58,6 +58,8 @@ LIMITS = (
     # requests of a connection
     _limit("rpc.server", "STARTS_A_TURN", 1, 2),
     _limit("rpc.server", "FLUSH_BYTES", 1, 200),
+    # an answer that is made in steps
+    _limit("metadata.answer_steps", "ROWS_A_STEP", 1, 3),
     # what a controller does in one turn
     _limit("controller.core.partitions.unclean_recovery", "STEPS_MAX", 1, 2),
     _limit("controller.core.partitions.leader_balance", "PASS_MAX", 1, 2),

@@ -12,8 +12,10 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 SMALL = ("--runs", "2", "--megabytes", "2", "--record-sizes", "100")
 
 
-def run_bench(name: str, tmp_path: Path, *options: str) -> dict[str, Any]:
-    command = [sys.executable, "-m", f"holdfast.bench.{name}", "--json", "--dir", str(tmp_path), *options]
+def run_bench(
+    name: str, tmp_path: Path, *options: str, json_option: tuple[str, ...] = ("--json",)
+) -> dict[str, Any]:
+    command = [sys.executable, "-m", f"holdfast.bench.{name}", *json_option, "--dir", str(tmp_path), *options]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=100)
     assert done.returncode == 0, done.stderr
     answer: dict[str, Any] = json.loads(done.stdout)
@@ -55,3 +57,14 @@ def test_recovery_gives_every_partition_a_leader_by_its_log(tmp_path: Path) -> N
     assert data["compared"][0] > 0
     assert data["to_leaders_s"]["median"] >= 0
     assert data["to_registration_s"]["median"] > 0
+
+
+def test_abuse_shows_a_neighbours_rate_and_the_brokers_memory_around_each_attack(tmp_path: Path) -> None:
+    options = ("--attacks", "partial-frames,pipelined-flood", "--connections", "3", "--seconds", "0.5")
+    data = run_bench("abuse", tmp_path, *options, json_option=("--output", "json"))
+    assert list(data["attacks"]) == ["partial-frames", "pipelined-flood"]
+    for found in data["attacks"].values():
+        assert found["counts"]["connections"] >= 3
+        for phase in ("before", "during", "after"):
+            assert found[phase]["records_per_s"] > 0
+            assert found[phase]["broker_rss_mb"] > 0

@@ -1,6 +1,12 @@
 """The one table of questions: each is answered, by the answering node's own knowledge."""
 
-from holdfast.metadata.questions import QUESTION_APIS, Asked, answer_question
+from collections.abc import Generator
+from typing import Any
+
+import pytest
+
+from holdfast.metadata import answer_steps as steps_of_answers
+from holdfast.metadata.questions import QUESTION_APIS, Asked, answer_question, answer_steps
 from holdfast.protocol.api_keys import ApiKey
 from holdfast.protocol.messages import APIS
 from holdfast.protocol.messages.configs import ConfigResource, ConfigSource, DescribeConfigsRequest
@@ -35,3 +41,21 @@ def test_answers_carry_what_only_the_asked_node_knows() -> None:
     assert (value.value, value.config_source) == ("3", ConfigSource.STATIC)
     metadata = answer_question(IMAGE, QUESTIONS[ApiKey.METADATA], ASKED)
     assert [(broker.broker_id, broker.port) for broker in metadata.brokers] == [(1, 2)]
+
+
+@pytest.mark.parametrize(("rows_a_step", "pauses"), [(1, 6), (2, 3), (100, 0)])
+def test_an_answer_about_all_topics_is_made_in_steps_and_stays_the_same(
+    rows_a_step: int, pauses: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two topics of four partitions: six rows."""
+    whole = answer_question(IMAGE, QUESTIONS[ApiKey.METADATA], ASKED)
+    monkeypatch.setattr(steps_of_answers, "ROWS_A_STEP", rows_a_step)
+    taken: list[None] = []
+
+    def take_all() -> Generator[None, None, Any]:
+        steps = answer_steps(IMAGE, QUESTIONS[ApiKey.METADATA], ASKED)
+        answer = yield from steps
+        assert answer == whole
+
+    taken += take_all()
+    assert len(taken) == pauses

@@ -331,6 +331,19 @@ async def test_an_unknown_api_or_version_is_refused_and_the_connection_stays(
     assert not peer.is_lost
 
 
+async def test_a_request_that_names_too_much_is_refused_and_the_connection_stays() -> None:
+    node = Node()
+    peer = await node.raw_peer()
+    rows = [[b"t" * 16, 0, -1, 0, -1, -1, 1]] * 10_000
+    body = [int(ApiKey.FETCH), 0, 5, "raw", [None, -1, -1, 0, 0, 0, rows]]
+    await peer.send(*map(bytes, encode_frame(body)), request_frame(1, correlation_id=6))
+    assert [(correlation_id, refusal[0]) for correlation_id, refusal in peer.answers] == [
+        (5, ErrorCode.INVALID_REQUEST)
+    ]
+    assert node.fetched == []
+    assert node.parked_ids == [1]
+
+
 async def test_a_message_of_the_wrong_type_gets_a_clear_error_then_the_connection_closes() -> None:
     node = Node()
     peer, other = await node.raw_peer(), await node.channel()
