@@ -69,9 +69,10 @@ fmt: $(VENV)/.have-dev ## format and fix what ruff can fix
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-docs: $(VENV)/.have-dev ## write docs/protocol.md from the schemas, docs/mutants.md from the declarations
+docs: $(VENV)/.have-dev ## write the generated pages: docs/protocol.md, docs/mutants.md, tables of docs/kafka.md
 	$(BIN)/python -m holdfast.tools.protocol_docs
 	$(BIN)/python -m holdfast.tools.mutant_docs
+	$(BIN)/python -m holdfast.tools.kafka_docs
 
 clean: ## forget the virtual environment and all caches
 	rm -rf $(VENV) $(VENV)-* .jdk mutants .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist *.egg-info

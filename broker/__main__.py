@@ -175,20 +175,24 @@ class BrokerNode:
         )
         told: list[ListenerEndpoint] = []
         for listener, advertised in zip(self.config.listeners, self.config.advertised_listeners, strict=True):
-            server = Server(
-                self._runtime,
-                self.config.node_id,
-                listener.name,
-                self.server.handlers(),
-                limits,
-                self._shares,
-            )
+            server = self._server(listener.name, limits)
             port = await server.start(listener.host, listener.port)
             self._listeners.append(server)
             self.ports[listener.name] = port
             told.append(replace(advertised, port=port) if advertised.port == 0 else advertised)
         lifecycle = self.core.lifecycle
         lifecycle.identity = replace(lifecycle.identity, listeners=tuple(told))
+
+    def _server(self, listener_name: str, limits: ServerLimits) -> Server:
+        handlers = self.server.handlers()
+        if listener_name not in self.config.kafka_listeners:
+            return Server(self._runtime, self.config.node_id, listener_name, handlers, limits, self._shares)
+        # loaded here: a broker without Kafka clients does without the library of their schemas
+        from holdfast.broker.kafka_clients import kafka_server
+
+        return kafka_server(
+            self._runtime, self.core, self.log_manager, handlers, listener_name, limits, self._shares
+        )
 
     async def _load(self) -> None:
         static = self.config.static

@@ -331,6 +331,13 @@ class LogManager:
             self._damaged.found_count,
         )
 
+    def dirs(self) -> list[tuple[str, bool, list[ManagedLog]]]:
+        """(path, is online, logs in it) of every configured log dir."""
+        found = [(log_dir.path, log_dir.is_online, self._logs_in(log_dir)) for log_dir in self._dirs]
+        return [(path, False, []) for path in self._absent] + [
+            (path, is_online, [managed for _, managed in own]) for path, is_online, own in found
+        ]
+
     def serial(self, key: PartitionId) -> Serial:
         """The queue that orders changes of this log."""
         return self._managed[key].serial

@@ -79,6 +79,8 @@ def up(
         fail("cluster-up", output, error, hint)
     sizes = f"{len(made.brokers)} brokers, {len(made.controllers)} controllers"
     data = {"bootstrap_servers": made.bootstrap_servers, "bootstrap_controllers": made.bootstrap_controllers}
+    if made.kafka_bootstrap:
+        data["kafka_bootstrap_servers"] = made.kafka_bootstrap
     if made.power_loss_driver is not None:
         data["power_loss"] = made.power_loss_driver
     text = f"up: {sizes}\n" + "\n".join(f"{name.replace('_', ' ')}: {value}" for name, value in data.items())
@@ -193,7 +195,13 @@ def _warn_of_ignored(folder: Path) -> None:
 def _row(made: LocalCluster, name: str, seen: dict[int, dict[str, Any]]) -> dict[str, Any]:
     node = made.node(name)
     pid = made.pid(node)
-    row: dict[str, Any] = {"node": name, "pid": pid, "port": node.port, "http_port": node.http_port}
+    row: dict[str, Any] = {
+        "node": name,
+        "pid": pid,
+        "port": node.port,
+        "http_port": node.http_port,
+        "kafka_port": node.kafka_port or None,
+    }
     row["process"] = "down" if pid is None else "paused" if made.is_paused(node) else "running"
     row["ready"] = row["process"] == "running" and made.is_ready(node)
     # the metadata of a broker may be older than the death of the controller that it names
@@ -243,7 +251,7 @@ def _registrations(made: LocalCluster) -> tuple[dict[int, dict[str, Any]], str]:
 
 
 def _table(rows: list[dict[str, Any]]) -> str:
-    heads = ("NODE", "PROCESS", "PID", "PORT", "HTTP", "READY", "STATE", "REGISTERED", "EPOCH")
+    heads = ("NODE", "PROCESS", "PID", "PORT", "HTTP", "KAFKA", "READY", "STATE", "REGISTERED", "EPOCH")
     cells = [
         (
             row["node"],
@@ -251,6 +259,7 @@ def _table(rows: list[dict[str, Any]]) -> str:
             str(row["pid"] or "-"),
             str(row["port"]),
             str(row["http_port"]),
+            str(row["kafka_port"] or "-"),
             "yes" if row["ready"] else "no",
             row.get("state", "standby" if row["node"].startswith("controller") and row["pid"] else "-"),
             row.get("registered", "-"),

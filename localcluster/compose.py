@@ -9,14 +9,14 @@ from pathlib import Path
 from holdfast.localcluster.health import probe
 from holdfast.localcluster.nodes import ClusterError, Node, Nodes
 
-#: (service, role, node id, port published on the host or 0, HTTP port published on the host)
+#: (service, role, node id, and ports on the host, 0 where it has none: of clients, HTTP, of Kafka clients)
 SERVICES = (
-    ("controller-1", "controller", 101, 0, 18_404),
-    ("controller-2", "controller", 102, 0, 28_404),
-    ("controller-3", "controller", 103, 0, 38_404),
-    ("broker-1", "broker", 1, 19_092, 19_404),
-    ("broker-2", "broker", 2, 29_092, 29_404),
-    ("broker-3", "broker", 3, 39_092, 39_404),
+    ("controller-1", "controller", 101, 0, 18_404, 0),
+    ("controller-2", "controller", 102, 0, 28_404, 0),
+    ("controller-3", "controller", 103, 0, 38_404, 0),
+    ("broker-1", "broker", 1, 19_092, 19_404, 19_192),
+    ("broker-2", "broker", 2, 29_092, 29_404, 29_192),
+    ("broker-3", "broker", 3, 39_092, 39_404, 39_192),
 )
 #: Not `holdfast`: that is what Compose calls the project of a user whose clone is a folder of this name.
 PROJECT = "holdfast-demo"
@@ -26,10 +26,10 @@ class ComposeCluster(Nodes):
     """Containers of a separate Compose project; a kill is `docker kill`."""
 
     def __init__(self, project_folder: Path) -> None:
-        super().__init__([Node(role, node_id, port, http) for _, role, node_id, port, http in SERVICES])
+        super().__init__([Node(role, node_id, *ports) for _, role, node_id, *ports in SERVICES])
         self.folder = project_folder
         self._environment = {**os.environ, "COMPOSE_PROJECT_NAME": PROJECT}
-        self._services = {node_id: service for service, _, node_id, _, _ in SERVICES}
+        self._services = {node_id: service for service, _, node_id, *_ in SERVICES}
 
     @classmethod
     def create(cls, project_folder: Path) -> "ComposeCluster":

@@ -26,6 +26,7 @@ ENTRY = "holdfast.cli.__main__:main"
 LOADED_BEFORE = (
     "holdfast.cli.node",
     "holdfast.broker.__main__",
+    "holdfast.broker.kafka_clients",
     "holdfast.controller.__main__",
     "holdfast.runtime.http.telemetry",
     "holdfast.runtime.power.power_loss",

@@ -17,6 +17,8 @@ class Node:
     #: what others connect to
     port: int
     http_port: int
+    #: of the listener for Kafka clients; 0 also where there is none, as on controllers
+    kafka_port: int = 0
     #: what the process listens at, where links run through another (`localcluster.links`); 0: `port`
     own_port: int = 0
 
@@ -47,6 +49,11 @@ class Nodes:
     @property
     def bootstrap_servers(self) -> str:
         return ",".join(f"127.0.0.1:{node.port}" for node in self.brokers)
+
+    @property
+    def kafka_bootstrap(self) -> str:
+        """For Kafka clients; empty in a cluster that was made without a listener for them."""
+        return ",".join(f"127.0.0.1:{node.kafka_port}" for node in self.brokers if node.kafka_port)
 
     @property
     def bootstrap_controllers(self) -> str:

@@ -122,23 +122,14 @@ class LocalCluster(Nodes):
                 f"{folder} holds a cluster already: `holdfast cluster up --dir {folder}` resumes it"
             )
         count = brokers + controllers
-        reserved = ReservedPorts(2 * count + (count + 1) * has_links, base_port)
-        ports = reserved.numbers.copy()
-        nodes = [
-            Node(role, first + index, ports.pop(0), ports.pop(0), ports.pop() if has_links else 0)
-            for role, first, count in (
-                ("controller", FIRST_CONTROLLER_ID, controllers),
-                ("broker", 1, brokers),
-            )
-            for index in range(count)
-        ]
+        reserved = ReservedPorts(2 * count + brokers + (count + 1) * has_links, base_port)
+        nodes = _numbered_nodes(brokers, controllers, reserved.numbers, has_links=has_links)
         driver = drivers.choose(power_loss) if power_loss is not None else None
         for key in ("log.dirs", "log.dir", "metadata.log.dir"):
             if driver is not None and key in (properties or {}):
                 raise ClusterError(f"{key} cannot be chosen here: data is on the disk whose power is cut")
-        cluster = cls(
-            folder, secrets.token_urlsafe(16), nodes, driver, launcher, ports.pop() if has_links else None
-        )
+        links_port = reserved.numbers[2 * count + brokers] if has_links else None
+        cluster = cls(folder, secrets.token_urlsafe(16), nodes, driver, launcher, links_port)
         cluster._ports = reserved
         written = {node: {**cluster._properties(node), **(properties or {})} for node in nodes}
         for node, keys in written.items():
@@ -198,13 +189,17 @@ class LocalCluster(Nodes):
         voters = ",".join(f"{n.node_id}@127.0.0.1:{n.port}" for n in self.nodes if n.role == "controller")
         if not voters:
             raise ClusterError("a cluster needs at least one controller")
-        listener = "CONTROLLER" if node.role == "controller" else "PLAINTEXT"
+        listeners = [
+            f"{'CONTROLLER' if node.role == 'controller' else 'PLAINTEXT'}://127.0.0.1:{node.bind_port}"
+        ]
+        if node.kafka_port:
+            listeners.append(f"KAFKA://127.0.0.1:{node.kafka_port}")
         keys = {
             "process.roles": node.role,
             "node.id": str(node.node_id),
             "controller.quorum.voters": voters,
             "controller.listener.names": "CONTROLLER",
-            "listeners": f"{listener}://127.0.0.1:{node.bind_port}",
+            "listeners": ",".join(listeners),
             "log.dirs": str(disk / "data"),
             "metadata.log.dir": str(disk / "metadata"),
             "holdfast.cluster.id": self.cluster_id,
@@ -217,6 +212,8 @@ class LocalCluster(Nodes):
             keys["inter.broker.listener.name"] = "PLAINTEXT"
             if node.own_port:
                 keys["advertised.listeners"] = f"PLAINTEXT://127.0.0.1:{node.port}"
+                if node.kafka_port:
+                    keys["advertised.listeners"] += f",KAFKA://127.0.0.1:{node.kafka_port}"
         return keys
 
     # --- looking --------------------------------------------------------------------------------------
@@ -483,6 +480,22 @@ class LocalCluster(Nodes):
             if time.monotonic() > deadline:
                 raise ClusterError(f"still running after {timeout_s:.0f} s: {', '.join(left)}")
             time.sleep(0.01)
+
+
+def _numbered_nodes(brokers: int, controllers: int, numbers: Sequence[int], *, has_links: bool) -> list[Node]:
+    """The nodes with their ports: two each, behind those one more a broker for Kafka clients, and at the end
+    one a node where links lead to it."""
+    ports = list(numbers)
+    kafka_ports = ports[2 * (brokers + controllers) :]
+
+    def node(role: str, node_id: int, kafka_port: int) -> Node:
+        own_port = ports.pop() if has_links else 0
+        return Node(role, node_id, ports.pop(0), ports.pop(0), kafka_port, own_port)
+
+    return [
+        *(node("controller", FIRST_CONTROLLER_ID + index, 0) for index in range(controllers)),
+        *(node("broker", 1 + index, kafka_ports[index]) for index in range(brokers)),
+    ]
 
 
 def _runs(pid: int, properties_file: Path) -> bool:

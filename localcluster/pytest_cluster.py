@@ -80,6 +80,11 @@ class HoldfastCluster:
         return self._cluster.bootstrap_servers
 
     @property
+    def kafka_bootstrap(self) -> str:
+        """`host:port,host:port` of all brokers' listeners for Kafka clients."""
+        return self._cluster.kafka_bootstrap
+
+    @property
     def bootstrap_controllers(self) -> str:
         """The same of the controllers: an Admin may ask them when no broker is left."""
         return self._cluster.bootstrap_controllers

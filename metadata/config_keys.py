@@ -80,7 +80,12 @@ COMMON_KEYS: tuple[ConfigKey, ...] = (
     _list("process.roles", (), "broker or controller.", required=True, choices=("broker", "controller")),
     _list("listeners", (), "NAME://host:port, an empty host binds all addresses.", required=True),
     _list("advertised.listeners", (), "NAME://host:port given to others; unset: the listeners."),
-    _list("listener.security.protocol.map", (), "NAME:PROTOCOL; PLAINTEXT is the only protocol."),
+    _list(
+        "listener.security.protocol.map",
+        (),
+        "NAME:PROTOCOL; PLAINTEXT is Holdfast's own protocol, KAFKA is Kafka's; neither encrypts or "
+        "authenticates. A listener that is not named here and is called KAFKA speaks KAFKA.",
+    ),
     _string(
         "inter.broker.listener.name", None, "Listener that brokers use among themselves; unset: the first."
     ),
@@ -187,6 +192,9 @@ CONTROLLER_KEYS: tuple[ConfigKey, ...] = (
 
 #: Read by brokers only.
 BROKER_KEYS: tuple[ConfigKey, ...] = (
+    _bool(
+        "auto.create.topics.enable", False, "Create a topic that a Kafka client asks for; Kafka's is true."
+    ),
     _string("broker.rack", None, "Failure domain, spread by replica placement."),
     _int(
         "broker.heartbeat.interval.ms",

@@ -49,6 +49,7 @@ __all__ = [
     "endpoint_problem",
     "environment_name",
     "host_problem",
+    "kafka_listeners",
     "parse_address",
     "parse_listeners",
     "parse_value",
@@ -65,6 +66,8 @@ __all__ = [
 ENVIRONMENT_PREFIX = "HOLDFAST_"
 _OWN_PREFIX = "holdfast."
 PORT_MAX = 65_535
+_KAFKA_PROTOCOL = "KAFKA"
+_PROTOCOLS = ("PLAINTEXT", _KAFKA_PROTOCOL)
 _REQUEST_MEMORY_BYTES = 128 << 20
 #: Longest host name in DNS, in characters.
 HOST_MAX = 253
@@ -254,8 +257,24 @@ def check_protocols(key_name: str, items: Sequence[str]) -> None:
     """Check `NAME:PROTOCOL` items. Raises: ConfigError for a protocol that nothing here speaks."""
     for item in items:
         name, _, protocol = item.partition(":")
-        if not name or protocol.upper() != "PLAINTEXT":
-            raise ConfigError(f"{key_name}={item}: expected NAME:PLAINTEXT, there is no other protocol")
+        if not name or protocol.upper() not in _PROTOCOLS:
+            raise ConfigError(
+                f"{key_name}={item}: expected NAME:PROTOCOL with one of {', '.join(_PROTOCOLS)}"
+            )
+
+
+def kafka_listeners(listeners: Sequence[ListenerEndpoint], protocol_map: Sequence[str]) -> tuple[str, ...]:
+    """Names of the listeners that speak Kafka's protocol, by `listener.security.protocol.map`, whose protocols
+    were checked. Raises: ConfigError for a listener that is there twice."""
+    protocols: dict[str, str] = {}
+    for item in protocol_map:
+        name, _, protocol = item.partition(":")
+        if name in protocols:
+            raise ConfigError(f"listener.security.protocol.map: listener {name} is given twice")
+        protocols[name] = protocol.upper()
+    return tuple(
+        one.name for one in listeners if protocols.get(one.name, one.name.upper()) == _KAFKA_PROTOCOL
+    )
 
 
 def parse_voters(key_name: str, items: Sequence[str]) -> dict[int, tuple[str, int]]:

@@ -35,7 +35,7 @@ class FrameError(ValueError):
     def __init__(self, text: str) -> None:
         super().__init__(text)
         #: whole frames that came before the bad bytes
-        self.frames: list[Frame] = []
+        self.frames: list[Any] = []
 
 
 class FrameTooLarge(ValueError):

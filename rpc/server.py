@@ -11,12 +11,12 @@ import logging
 from collections import deque
 from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import Any
 
 from holdfast.protocol.api_keys import ApiKey
 from holdfast.protocol.envelope import (
     MalformedRequest,
-    RequestParts,
     encode_refusal,
     parse_request,
 )
@@ -114,7 +114,9 @@ class Server:
         self.routes: dict[int, tuple[Api, Handler]] = {
             int(key): (APIS[key], handler) for key, handler in sorted({**own, **handlers}.items())
         }
-        self.request_stats = {api.key: RequestStats() for api, _ in self.routes.values()}
+        self.request_stats: dict[Any, RequestStats] = {
+            api.key: RequestStats() for api, _ in self.routes.values()
+        }
         self._versions = ApiVersionsResponse(
             error_code=ErrorCode.NONE,
             error_message=None,
@@ -148,7 +150,7 @@ class Server:
                 self.limits.connection_max,
                 self.runtime.open_files_max,
             )
-        self._listener = await self.runtime.network.listen(host, port, lambda: ServerConnection(self))
+        self._listener = await self.runtime.network.listen(host, port, self.new_connection)
         return self._listener.port
 
     async def close(self) -> None:
@@ -191,6 +193,10 @@ class Server:
             MetricFamily("kafka_server_connections", MetricKind.GAUGE, "Open connections.", (connections,)),
             *families(self.request_stats, self.listener_name),
         ]
+
+    def new_connection(self) -> "ServerConnection":
+        """What serves the next accepted connection; a listener of another protocol has its own."""
+        return ServerConnection(self)
 
     # --- called by connections ----------------------------------------------------------------------------
 
@@ -268,7 +274,7 @@ class ServerConnection:
         self.in_flight = 0
         self._clock = server.runtime.clock
         self._connection: Connection | None = None
-        self._decoder = FrameDecoder(server.limits.frame_max_bytes, server.limits.body_max_bytes)
+        self._decoder = self.new_decoder()
         self._shares = server.shares
         self.account = server.shares.memory.open()
         #: whole frames that may not be started yet, still packed, with when they arrived, and their room if
@@ -278,7 +284,7 @@ class ServerConnection:
         self._waiting_bytes = 0
         self._out: list[Buffer] = []
         #: (API, when the request arrived, when it was answered) of the answers in `_out`
-        self._out_times: list[tuple[ApiKey, int, int]] = []
+        self._out_times: list[tuple[IntEnum, int, int]] = []
         self._out_bytes = 0
         self._is_turn_due = False
         self._is_starting = False
@@ -293,6 +299,10 @@ class ServerConnection:
         #: when the frame that is now incomplete was begun
         self._frame_begun_ms = 0
         self._closed_ms: int | None = None
+
+    def new_decoder(self) -> FrameDecoder:
+        """What cuts this connection's bytes into frames; of another protocol, too."""
+        return FrameDecoder(self.server.limits.frame_max_bytes, self.server.limits.body_max_bytes)
 
     # --- ConnectionHandler --------------------------------------------------------------------------------
 
@@ -372,7 +382,7 @@ class ServerConnection:
         """See `Exchange`."""
         return self._shares.room_for_answer(self.account)
 
-    def send(self, buffers: list[Buffer], api_key: ApiKey, arrived_ns: int, answered_ns: int) -> None:
+    def send(self, buffers: list[Buffer], api_key: IntEnum, arrived_ns: int, answered_ns: int) -> None:
         """Queue an answer. Answers of one turn of the event loop leave in one write."""
         self._out += buffers
         self._out_times.append((api_key, arrived_ns, answered_ns))
@@ -509,14 +519,15 @@ class ServerConnection:
                 self.release(charge)
         return True
 
-    def _may_be_answered(self, parts: RequestParts) -> bool:
+    def _may_be_answered(self, parts: Any) -> bool:
         return (
             parts.api_key in SMALL_ANSWERS
             or self.account.is_member
             or self._shares.may_be_answered(self.account)
         )
 
-    def _parse(self, frame: Frame) -> RequestParts | None:
+    def _parse(self, frame: Frame) -> Any:
+        """What `_start` needs, with its `api_key`; None when the connection has been ended instead."""
         try:
             return parse_request(frame.body)
         except FrameError as error:
@@ -525,7 +536,7 @@ class ServerConnection:
             self._refuse_and_hang_up(error.correlation_id, str(error))
         return None
 
-    def _start(self, parts: RequestParts, frame: Frame, arrived_ns: int, charge: Charge) -> bool:
+    def _start(self, parts: Any, frame: Frame, arrived_ns: int, charge: Charge) -> bool:
         """Hand the request to its handler; False when it was refused, and its room is free."""
         route = self.server.routes.get(parts.api_key)
         if route is None:

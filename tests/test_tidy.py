@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-NODES = ("protocol", "rpc", "storage", "metadata", "raft", "controller", "broker", "client")
+NODES = ("protocol", "rpc", "storage", "metadata", "raft", "controller", "broker", "client", "kafka_listener")
 TOOLS = ("cli", "localcluster", "scenario", "tools", "bench", "durability", "drills", "report")
 #: above these there is a second idea somewhere; most are far below
 FILE_LINES_MAX = 700
@@ -21,6 +21,15 @@ TESTED_WITH = {
     "holdfast.broker.core.counts": "broker/test_replica_manager.py",
     "holdfast.broker.core.registration.known_brokers": "broker/test_replica_manager.py",
     "holdfast.client.core.partition_fetch": "client/test_fetcher.py",
+    "holdfast.kafka_listener.core.apis.cluster": "kafka_listener/test_translations.py",
+    "holdfast.kafka_listener.core.apis.configs": "kafka_listener/test_translations.py",
+    "holdfast.kafka_listener.core.apis.fetch": "kafka_listener/test_translations.py",
+    "holdfast.kafka_listener.core.apis.metadata": "kafka_listener/test_translations.py",
+    "holdfast.kafka_listener.core.apis.offsets": "kafka_listener/test_translations.py",
+    "holdfast.kafka_listener.core.apis.partitions": "kafka_listener/test_translations.py",
+    "holdfast.kafka_listener.core.apis.produce": "kafka_listener/test_translations.py",
+    "holdfast.kafka_listener.core.apis.producer_ids": "kafka_listener/test_translations.py",
+    "holdfast.kafka_listener.core.apis.topics": "kafka_listener/test_translations.py",
     "holdfast.protocol.schema.compiler": "protocol/test_schema.py",
     "holdfast.protocol.schema.types": "protocol/test_schema.py",
     "holdfast.raft.core.following": "raft/test_scenarios.py",

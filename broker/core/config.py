@@ -13,6 +13,7 @@ from holdfast.metadata.configs import (
     ConfigError,
     advertised_listeners,
     check_protocols,
+    kafka_listeners,
     parse_address,
     parse_listeners,
     parse_voters,
@@ -35,6 +36,8 @@ class BrokerConfig:
     #: addresses for clients and brokers, in the same order; a port of 0 is replaced by the bound one
     advertised_listeners: tuple[ListenerEndpoint, ...]
     inter_broker_listener_name: str
+    #: names of the listeners that speak Kafka's protocol; they come after the others
+    kafka_listeners: tuple[str, ...]
     #: {voter_id: (host, port)}
     voters: Mapping[int, tuple[str, int]]
     log_dirs: tuple[str, ...]
@@ -85,14 +88,17 @@ class BrokerConfig:
         if "broker" not in values["process.roles"]:
             raise ConfigError(f"process.roles={','.join(values['process.roles'])}: this process is a broker")
         check_protocols("listener.security.protocol.map", values["listener.security.protocol.map"])
-        listeners = parse_listeners("listeners", values["listeners"])
+        listeners, of_kafka = _listeners(values)
         given = parse_listeners("advertised.listeners", values["advertised.listeners"])
         log_dirs = values["log.dirs"] or ((values["log.dir"],) if values["log.dir"] else ())
         if not log_dirs:
             raise ConfigError("log.dirs must be set: folders of the partitions")
         inter_broker = values["inter.broker.listener.name"] or listeners[0].name
-        if all(listener.name != inter_broker for listener in listeners):
-            raise ConfigError(f"inter.broker.listener.name={inter_broker}: expected one of the listeners")
+        if inter_broker in of_kafka or all(listener.name != inter_broker for listener in listeners):
+            raise ConfigError(
+                f"inter.broker.listener.name={inter_broker}: expected one of the listeners that do not speak "
+                "KAFKA"
+            )
         http = values["holdfast.http.listener"]
         voters = parse_voters("controller.quorum.voters", values["controller.quorum.voters"])
         if values["node.id"] in voters:
@@ -105,6 +111,7 @@ class BrokerConfig:
             listeners=listeners,
             advertised_listeners=advertised_listeners(listeners, given),
             inter_broker_listener_name=inter_broker,
+            kafka_listeners=of_kafka,
             voters=voters,
             log_dirs=tuple(log_dirs),
             metadata_log_dir=values["metadata.log.dir"] or log_dirs[0],
@@ -134,6 +141,14 @@ class BrokerConfig:
             static=values,
         )
         return config, warnings
+
+
+def _listeners(values: Mapping[str, Any]) -> tuple[tuple[ListenerEndpoint, ...], tuple[str, ...]]:
+    """The listeners, and the names of those that speak Kafka's protocol. Raises: ConfigError."""
+    listeners = parse_listeners("listeners", values["listeners"])
+    of_kafka = kafka_listeners(listeners, values["listener.security.protocol.map"])
+    # A node that knows no name takes a broker's first listener.
+    return tuple(sorted(listeners, key=lambda one: one.name in of_kafka)), of_kafka
 
 
 def default_log_config(static: Mapping[str, Any]) -> LogConfig:

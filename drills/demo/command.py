@@ -43,6 +43,8 @@ class DemoCluster(Protocol):
     def controllers(self) -> tuple[Node, ...]: ...
     @property
     def bootstrap_servers(self) -> str: ...
+    @property
+    def kafka_bootstrap(self) -> str: ...
     def up(self, timeout_s: float = ...) -> None: ...
     def start(self, node: Node) -> None: ...
     def kill(self, nodes: tuple[Node, ...]) -> None: ...
@@ -152,7 +154,9 @@ def _running(cluster: DemoCluster, folder: Path, report: DemoReport) -> Iterator
     report.say(f"starting {len(cluster.controllers)} controllers and {len(cluster.brokers)} brokers")
     try:
         cluster.up()
-        report.say(f"cluster is up: {cluster.bootstrap_servers}")
+        report.say(
+            f"cluster is up: {cluster.bootstrap_servers}; for Kafka clients: {cluster.kafka_bootstrap}"
+        )
         yield
     finally:
         report.say("stopping the cluster")

@@ -6,8 +6,8 @@ Owns the five phases that Kafka's users know: queue (arrived, not started), loca
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
-from holdfast.protocol.api_keys import ApiKey
 from holdfast.protocol.errors import ErrorCode
 from holdfast.runtime.stats import Histogram, MetricFamily, MetricKind, Sample
 
@@ -47,7 +47,7 @@ class RequestStats:
         self.total.observe((sent_ns - arrived_ns) / _SECOND_NS)
 
 
-def families(stats: Mapping[ApiKey, RequestStats], listener_name: str) -> list[MetricFamily]:
+def families(stats: Mapping[Any, RequestStats], listener_name: str) -> list[MetricFamily]:
     """Counts of all APIs, phases of those that were used."""
     listener = ("listener", listener_name)
     used = [(key.name.lower(), one) for key, one in stats.items() if any(one.errors.values())]

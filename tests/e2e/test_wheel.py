@@ -95,12 +95,12 @@ def application(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def environment(tmp_path_factory: pytest.TempPathFactory, wheel: Path) -> Environment:
-    """One that has the wheel, what it requires, and pytest."""
+    """One that has the wheel, what it requires, pytest, and the Kafka client of the page about it."""
     made = Environment(tmp_path_factory.mktemp("environment"))
     with zipfile.ZipFile(wheel) as archive:
         (name,) = (name for name in archive.namelist() if name.endswith("/METADATA"))
         requirements = metadata.PathDistribution(zipfile.Path(archive, f"{Path(name).parent}/")).requires
-    made.lend(*(requirements or ()), "pytest")
+    made.lend(*(requirements or ()), "pytest", "confluent-kafka")
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", str(made.bin / "python")]
     subprocess.run([*pip, "install", "--no-index", str(wheel)], check=True, capture_output=True)
     return made

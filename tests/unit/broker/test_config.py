@@ -36,6 +36,9 @@ def test_environment_wins_and_unknown_keys_warn() -> None:
         ("process.roles", "controller"),
         ("node.id", "101"),
         ("inter.broker.listener.name", "INSIDE"),
+        ("listener.security.protocol.map", "PLAINTEXT:SSL"),
+        ("listener.security.protocol.map", "PLAINTEXT"),
+        ("listener.security.protocol.map", "A:PLAINTEXT,A:PLAINTEXT"),
         ("replica.lag.time.max.ms", "0"),
         ("log.dirs", ""),
         # an answer would outgrow its frame
@@ -47,6 +50,34 @@ def test_environment_wins_and_unknown_keys_warn() -> None:
 def test_bad_values_name_their_key(key: str, value: str) -> None:
     with pytest.raises(ConfigError, match=key.replace(".", r"\.")):
         BrokerConfig.from_properties({**PROPERTIES, key: value})
+
+
+@pytest.mark.parametrize(
+    ("listeners", "protocol_map", "of_kafka"),
+    [
+        ("A://h:1", "", ()),
+        ("A://h:1,KAFKA://h:2", "", ("KAFKA",)),
+        ("KAFKA://h:2,A://h:1", "", ("KAFKA",)),
+        ("A://h:1,KAFKA://h:2", "KAFKA:PLAINTEXT", ()),
+        ("A://h:1,OUTSIDE://h:2,KAFKA://h:3", "OUTSIDE:KAFKA", ("OUTSIDE", "KAFKA")),
+        # Kafka's own file names protocols of listeners that are not there
+        ("A://h:1", "CONTROLLER:PLAINTEXT,SSL:SSL,SASL_SSL:SASL_SSL", ()),
+    ],
+)
+def test_a_listener_speaks_kafka_by_its_name_or_by_the_map(
+    listeners: str, protocol_map: str, of_kafka: tuple[str, ...]
+) -> None:
+    found = config(listeners=listeners, listener_security_protocol_map=protocol_map)
+    assert found.kafka_listeners == of_kafka
+    # a node that knows no name takes the first one
+    assert found.inter_broker_listener_name == found.listeners[0].name == "A"
+
+
+def test_brokers_do_not_speak_kafka_among_themselves() -> None:
+    for name in ("KAFKA", None):
+        keys = {"listeners": "KAFKA://h:2", **({} if name is None else {"inter.broker.listener.name": name})}
+        with pytest.raises(ConfigError, match=r"inter\.broker\.listener\.name"):
+            BrokerConfig.from_properties({**PROPERTIES, **keys})
 
 
 def test_topic_settings_win_over_the_file_and_that_over_the_default() -> None:

@@ -1,0 +1,1 @@
+"""Pure: Kafka's frames, schemas, APIs and error codes."""

@@ -1,0 +1,140 @@
+"""DescribeConfigs and IncrementalAlterConfigs, of topics and of the cluster.
+
+Kafka asks for single brokers too. Here a broker's own values are in its file; what is dynamic counts for the
+whole cluster, so a broker is described as the cluster is.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from holdfast.kafka_listener.core.envelope import Request
+from holdfast.kafka_listener.core.error_codes import admin_code, kafka_code
+from holdfast.kafka_listener.core.schema_writer import Fields
+from holdfast.kafka_listener.core.translation import Ask, ClusterView, Outcome
+from holdfast.protocol.errors import ErrorCode
+from holdfast.protocol.messages.configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    ConfigResource,
+    ConfigSource,
+    DescribeConfigsRequest,
+    DescribeConfigsResponse,
+    DescribedConfig,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+    ResourceType,
+)
+
+#: Kafka's numbers of the types of values.
+_TYPES = {"boolean": 1, "string": 2, "int": 3, "long": 5, "list": 7, "enum": 2}
+_DEFAULT_CONFIG = int(ConfigSource.DEFAULT)
+_NOT_HERE = "only topics and brokers have configuration here"
+
+
+def describe_configs(request: Request, cluster: ClusterView) -> Outcome:
+    """Every key with its value and where that comes from."""
+    message = request.message
+    asked: dict[tuple[int, str], ConfigResource] = {}
+    for wanted in message.resources:
+        key = _our_resource(wanted.resource_type, wanted.resource_name)
+        if key is not None and key not in asked:
+            asked[key] = ConfigResource(*key, wanted.configuration_keys)
+
+    def answer(response: DescribeConfigsResponse) -> Outcome:
+        found = {(row.resource_type, row.resource_name): row for row in response.results}
+        rows: list[Fields] = []
+        for wanted in message.resources:
+            key = _our_resource(wanted.resource_type, wanted.resource_name)
+            if key is None:
+                rows.append(_described(wanted, kafka_code(ErrorCode.INVALID_REQUEST), _NOT_HERE, ()))
+            else:
+                row = found[key]
+                rows.append(
+                    _described(wanted, kafka_code(row.error_code), row.error_message, row.configs, message)
+                )
+        return {"results": rows}
+
+    def refused(code: int, text: str) -> Outcome:
+        return {"results": [_described(one, admin_code(code), text, ()) for one in message.resources]}
+
+    return Ask(DescribeConfigsRequest(tuple(asked.values())), answer, refused)
+
+
+def _our_resource(kind: int, name: str) -> tuple[int, str] | None:
+    """Ours of Kafka's resource; None for a kind that has no configuration here."""
+    if kind == ResourceType.TOPIC:
+        return kind, name
+    return (kind, "") if kind == ResourceType.BROKER else None
+
+
+def _described(
+    wanted: Any, code: int, text: str | None, configs: Sequence[DescribedConfig], options: Any = None
+) -> Fields:
+    return {
+        "error_code": code,
+        "error_message": text,
+        "resource_type": wanted.resource_type,
+        "resource_name": wanted.resource_name,
+        "configs": [_described_key(config, options) for config in configs],
+    }
+
+
+def _described_key(config: DescribedConfig, options: Any) -> Fields:
+    synonyms: list[Fields] = []
+    if getattr(options, "include_synonyms", False):
+        synonyms.append({"name": config.name, "value": config.value, "source": config.config_source})
+        if config.config_source != _DEFAULT_CONFIG:
+            default = {"name": config.name, "value": config.default_value, "source": _DEFAULT_CONFIG}
+            synonyms.append(default)
+    return {
+        "name": config.name,
+        "value": config.value,
+        "read_only": False,
+        "config_source": config.config_source,
+        "is_sensitive": False,
+        "synonyms": synonyms,
+        "config_type": _TYPES.get(config.config_type, 0),
+        "documentation": config.documentation if getattr(options, "include_documentation", False) else None,
+    }
+
+
+# --- IncrementalAlterConfigs ---------------------------------------------------------------------------
+
+
+def incremental_alter_configs(request: Request, cluster: ClusterView) -> Outcome:
+    """Changes of topics, or with an empty name of the cluster; the broker forwards them."""
+    message = request.message
+    resources = tuple(
+        AlterConfigsResource(
+            resource.resource_type,
+            resource.resource_name,
+            tuple(
+                AlterableConfig(config.name, config.config_operation, config.value)
+                for config in resource.configs
+            ),
+        )
+        for resource in message.resources
+    )
+
+    def answer(response: IncrementalAlterConfigsResponse) -> Outcome:
+        if response.error_code:
+            return refused(response.error_code, response.error_message or "")
+        return {
+            "responses": [
+                _altered(row, kafka_code(row.error_code), row.error_message) for row in response.responses
+            ]
+        }
+
+    def refused(code: int, text: str) -> Outcome:
+        return {"responses": [_altered(resource, admin_code(code), text) for resource in resources]}
+
+    return Ask(IncrementalAlterConfigsRequest(message.validate_only, resources), answer, refused)
+
+
+def _altered(row: Any, code: int, text: str | None) -> Fields:
+    return {
+        "error_code": code,
+        "error_message": text,
+        "resource_type": row.resource_type,
+        "resource_name": row.resource_name,
+    }

@@ -1,0 +1,132 @@
+"""Produce. A batch goes through as it came: a view of the received bytes."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from holdfast.kafka_listener.core.envelope import Request
+from holdfast.kafka_listener.core.error_codes import kafka_code
+from holdfast.kafka_listener.core.schema_writer import Fields
+from holdfast.kafka_listener.core.translation import Ask, ClusterView, HangUp, Outcome
+from holdfast.metadata.ids import PartitionId
+from holdfast.protocol.errors import ErrorCode
+from holdfast.protocol.messages.produce import (
+    ProducePartition,
+    ProducePartitionResponse,
+    ProduceRequest,
+    ProduceResponse,
+)
+from holdfast.protocol.record_batch import HEADER_SIZE, MAGIC
+
+#: Kafka's, for a batch in the formats before v2.
+_UNSUPPORTED_FOR_MESSAGE_FORMAT = 43
+#: Kafka's, for transactions, which are not served: no client tries it again.
+_TRANSACTIONAL_ID_AUTHORIZATION_FAILED = 53
+_MAGIC_POSITION = 16
+_TRANSACTIONS = "transactions are not served; leave transactional.id unset"
+
+
+class _Row(NamedTuple):
+    """One partition of the request, and why it is refused at once, if it is."""
+
+    topic: int
+    partition: int
+    key: PartitionId | None
+    records: Any
+    refusal: tuple[int, str] | None
+
+
+def produce(request: Request, cluster: ClusterView) -> Outcome:
+    """With acks 0, 1 or all, idempotent producers included; one batch a partition and request."""
+    message = request.message
+    rows = _rows(request, cluster)
+    wanted = tuple(
+        ProducePartition(row.key[0], row.key[1], row.records)
+        for row in rows
+        if row.refusal is None and row.key is not None
+    )
+    # From here on without the records: what is remembered while the answer is due must not hold them.
+    rows = [row._replace(records=None) for row in rows]
+    acks = message.acks
+    topics = [(getattr(one, "name", ""), getattr(one, "topic_id", None)) for one in message.topic_data]
+    if not wanted:
+        return _finished(acks, topics, rows, [], cluster)
+
+    def answer(response: ProduceResponse) -> Outcome:
+        return _finished(acks, topics, rows, response.partitions, cluster)
+
+    def refused(code: int, text: str) -> Outcome:
+        refusal = (kafka_code(code), text)
+        return _finished(acks, topics, [row._replace(refusal=refusal) for row in rows], [], cluster)
+
+    return Ask(ProduceRequest(acks, message.timeout, wanted), answer, refused)
+
+
+def _rows(request: Request, cluster: ClusterView) -> list[_Row]:
+    rows: list[_Row] = []
+    by_id = request.version >= 13
+    for number, topic in enumerate(request.message.topic_data):
+        topic_id = cluster.topic_id(getattr(topic, "name", None), getattr(topic, "topic_id", None))
+        for partition in topic.partition_data:
+            refusal: tuple[int, str] | None = None
+            records = partition.records
+            if request.message.transactional_id is not None:
+                refusal = (_TRANSACTIONAL_ID_AUTHORIZATION_FAILED, _TRANSACTIONS)
+            elif topic_id is None:
+                code = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                refusal = (kafka_code(code), "there is no such topic; refresh the metadata")
+            elif records is None or len(records) < HEADER_SIZE:
+                refusal = (kafka_code(ErrorCode.INVALID_RECORD), "send one record batch for each partition")
+            elif records[_MAGIC_POSITION] != MAGIC:
+                refusal = (_UNSUPPORTED_FOR_MESSAGE_FORMAT, "only record batches of format v2 are taken")
+            key = None if topic_id is None else PartitionId(topic_id, partition.index)
+            rows.append(_Row(number, partition.index, key, records, refusal))
+    return rows
+
+
+def _finished(
+    acks: int,
+    topics: Sequence[tuple[str, bytes | None]],
+    rows: Sequence[_Row],
+    answered: Sequence[ProducePartitionResponse],
+    cluster: ClusterView,
+) -> Fields | HangUp | None:
+    """The response; ours has one row for each batch, in order."""
+    if acks == 0:
+        refusals = [row.refusal for row in rows if row.refusal is not None]
+        return HangUp(f"a write with acks 0 was refused: {refusals[0][1]}") if refusals else None
+    left = iter(answered)
+    by_topic: list[list[Fields]] = [[] for _ in topics]
+    for row in rows:
+        if row.refusal is not None:
+            fields = _row_fields(row.partition, *row.refusal)
+        else:
+            assert row.key is not None
+            fields = _answered_fields(next(left), row.key, cluster)
+        by_topic[row.topic].append(fields)
+    return {
+        "responses": [
+            {"name": name, "topic_id": topic_id, "partition_responses": partitions}
+            for (name, topic_id), partitions in zip(topics, by_topic, strict=True)
+        ]
+    }
+
+
+def _row_fields(index: int, code: int, text: str | None, base_offset: int = -1, start: int = -1) -> Fields:
+    return {
+        "index": index,
+        "error_code": code,
+        "base_offset": base_offset,
+        "log_append_time": -1,
+        "log_start_offset": start,
+        "record_errors": (),
+        "error_message": text,
+    }
+
+
+def _answered_fields(row: ProducePartitionResponse, key: PartitionId, cluster: ClusterView) -> Fields:
+    code = cluster.row_code(row.error_code, key) if row.error_code else 0
+    fields = _row_fields(row.partition_index, code, row.error_message, row.base_offset, row.log_start_offset)
+    if code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+        leader = {"leader_id": row.leader_id, "leader_epoch": row.leader_epoch}
+        return {**fields, "current_leader": leader}
+    return fields

@@ -1,0 +1,65 @@
+"""What surrounds a Kafka message in its frame: the header of a request, the header of a response. Pure."""
+
+import struct
+from typing import Any, NamedTuple
+
+from holdfast.kafka_listener.core.api_table import KafkaApi, request_type, response_type
+from holdfast.kafka_listener.core.schema_reader import Cursor, MalformedRequest, read_message
+from holdfast.kafka_listener.core.schema_writer import Fields, write_message
+from holdfast.protocol.schema.fields import Buffer
+
+_HEAD = struct.Struct(">hhi")
+_SIZE_AND_CORRELATION_ID = struct.Struct(">ii")
+_APIS = {int(api): api for api in KafkaApi}
+
+
+class RequestHead(NamedTuple):
+    """The part of a request that every API and version has."""
+
+    api_key: int
+    api_version: int
+    correlation_id: int
+
+    @property
+    def api(self) -> KafkaApi | None:
+        """None for an API that is not served."""
+        return _APIS.get(self.api_key)
+
+
+class Request(NamedTuple):
+    """A whole request; `message` is kio's class with plain values."""
+
+    api: KafkaApi
+    version: int
+    correlation_id: int
+    client_id: str
+    message: Any
+
+
+def read_head(frame: memoryview) -> RequestHead:
+    """The first eight bytes of a frame; the decoder has checked that they are there."""
+    return RequestHead(*_HEAD.unpack_from(frame))
+
+
+def read_request(frame: memoryview, head: RequestHead) -> Request:
+    """The request in a frame. Its API and version must be served. Raises: MalformedRequest."""
+    assert head.api is not None
+    schema: Any = request_type(head.api, head.api_version)
+    cursor = Cursor(frame)
+    header = read_message(schema.__header_schema__, cursor)
+    message = read_message(schema, cursor)
+    return Request(head.api, head.api_version, head.correlation_id, header.client_id or "", message)
+
+
+def write_response(api: KafkaApi, version: int, correlation_id: int, fields: Fields) -> list[Buffer]:
+    """The buffers of a response's frame."""
+    schema: Any = response_type(api, version)
+    # The header of a flexible response ends with its tagged fields, of which there are none. That of
+    # ApiVersions never has any: who asks does not know yet what the other side understands.
+    tagged = b"\0" if schema.__header_schema__.__flexible__ else b""
+    body = write_message(schema, fields)
+    size = 4 + len(tagged) + sum(map(len, body))
+    return [_SIZE_AND_CORRELATION_ID.pack(size, correlation_id) + tagged + bytes(body[0]), *body[1:]]
+
+
+__all__ = ["MalformedRequest", "Request", "RequestHead", "read_head", "read_request", "write_response"]

@@ -1,0 +1,37 @@
+"""Which Kafka code a client gets for each of ours: the one that makes it do the right thing.
+
+Most numbers are Kafka's own. The others are chosen by what clients do with them: those of the first table are
+retried after a look at the metadata.
+"""
+
+from kio.schema.errors import ErrorCode as KafkaErrorCode
+
+from holdfast.protocol.errors import ErrorCode
+
+#: Ours where Kafka has no such code, or where Kafka's clients would give up although they could try again.
+_TRANSLATED = {
+    # Java's client does not retry BROKER_NOT_AVAILABLE; this one makes it look for another leader.
+    ErrorCode.BROKER_NOT_AVAILABLE: KafkaErrorCode.leader_not_available,
+    # Nothing was done, and the same request may succeed a moment later.
+    ErrorCode.OPERATION_NOT_ATTEMPTED: KafkaErrorCode.request_timed_out,
+    ErrorCode.REQUEST_LIMIT_REACHED: KafkaErrorCode.request_timed_out,
+    ErrorCode.MALFORMED_FRAME: KafkaErrorCode.invalid_request,
+}
+_KNOWN = {int(code): int(code) for code in KafkaErrorCode} | {
+    int(ours): int(theirs) for ours, theirs in _TRANSLATED.items()
+}
+
+
+def kafka_code(code: int) -> int:
+    """Kafka's code for one of ours; UNKNOWN_SERVER_ERROR for one that Kafka does not have."""
+    return _KNOWN.get(code, int(KafkaErrorCode.unknown_server_error))
+
+
+def admin_code(code: int) -> int:
+    """Kafka's code when an admin request was refused as a whole: asked again only if nothing was done."""
+    if code == ErrorCode.NETWORK_EXCEPTION:  # whether it was carried out is not known
+        return int(KafkaErrorCode.request_timed_out)
+    if code in (ErrorCode.BROKER_NOT_AVAILABLE, ErrorCode.REQUEST_LIMIT_REACHED):
+        # Kafka's clients look for the controller anew, and may ask another broker.
+        return int(KafkaErrorCode.not_controller)
+    return kafka_code(code)

@@ -1,0 +1,357 @@
+"""The listener for Kafka clients: an rpc server with Kafka's frames, in front of a broker's own handlers.
+
+Requests of a connection start at once, and their answers leave in the order of the requests, as Kafka's
+clients expect. Connections, limits and back pressure are those of `rpc.server`. A translation that fails is
+a fault of this adapter: it costs the connection and not the broker.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from holdfast.kafka_listener.core.api_table import KafkaApi
+from holdfast.kafka_listener.core.apis.cluster import versions_fields
+from holdfast.kafka_listener.core.envelope import (
+    MalformedRequest,
+    Request,
+    RequestHead,
+    read_head,
+    read_request,
+    write_response,
+)
+from holdfast.kafka_listener.core.frames import KafkaFrameDecoder, bytes_of
+from holdfast.kafka_listener.core.schema_writer import Fields
+from holdfast.kafka_listener.core.translation import Ask, ClusterView, HangUp, Outcome
+from holdfast.kafka_listener.core.translations import TRANSLATIONS
+from holdfast.protocol.api_keys import ApiKey
+from holdfast.protocol.errors import ErrorCode
+from holdfast.protocol.frames import Frame, FrameDecoder
+from holdfast.protocol.messages import API_OF_REQUEST
+from holdfast.protocol.schema.fields import Buffer
+from holdfast.rpc.core.memory import Charge
+from holdfast.rpc.core.request_stats import RequestStats
+from holdfast.rpc.server import Server, ServerConnection, ServerLimits
+from holdfast.rpc.shares import NodeShares
+from holdfast.runtime.api import Runtime
+
+_log = logging.getLogger("holdfast.kafka")
+
+#: What serves a request of ours: it is given an object with the methods of `rpc.server.Exchange`.
+Handler = Callable[[Any], None]
+
+
+class KafkaExchange:
+    """One Kafka request. Towards the broker's handlers it is an `rpc.server.Exchange` of the request that it
+    was translated to; each question is answered exactly once by `respond`, `fail`, `drop` or `hang_up`."""
+
+    __slots__ = (
+        "_arrived_ns",
+        "_answer_with",
+        "_charge",
+        "_connection",
+        "_handled_ns",
+        "_is_done",
+        "_refuse_with",
+        "_started_ns",
+        "answer",
+        "answered_ns",
+        "api_key",
+        "is_ordered",
+        "message",
+        "request",
+    )
+
+    def __init__(
+        self,
+        connection: "KafkaConnection",
+        request: Request,
+        arrived_ns: int,
+        started_ns: int,
+        charge: Charge,
+    ) -> None:
+        self._connection = connection
+        self.request = request
+        #: it gets an answer, which must wait for those of earlier requests
+        self.is_ordered = request.api is not KafkaApi.PRODUCE or bool(request.message.acks)
+        #: room that the request takes until it is answered or its bytes are let go
+        self._charge: Charge | None = charge
+        self._arrived_ns = arrived_ns
+        self._started_ns = started_ns
+        self._handled_ns = 0
+        #: what becomes of the broker's answer to the open question, or of its refusal
+        self._answer_with: Callable[[Any], Outcome] | None = None
+        self._refuse_with: Callable[[int, str], Outcome] | None = None
+        self._is_done = False
+        #: the question to the broker that is open now
+        self.message: Any = None
+        self.api_key: ApiKey | None = None
+        #: the frame of the answer, None before
+        self.answer: list[Buffer] | None = None
+        self.answered_ns = 0
+
+    # --- for handlers -------------------------------------------------------------------------------------
+
+    @property
+    def peer(self) -> str:
+        """`host:port` of the other side."""
+        return self._connection.peer
+
+    @property
+    def client_id(self) -> str:
+        """What the peer calls itself; proves nothing."""
+        return self.request.client_id
+
+    @property
+    def listener_name(self) -> str:
+        """The listener that the request came through."""
+        return self._connection.server.listener_name
+
+    @property
+    def connection_id(self) -> int:
+        """Unique among the connections of this server."""
+        return self._connection.connection_id
+
+    @property
+    def is_answered(self) -> bool:
+        """No answer is due any more."""
+        return self._is_done
+
+    @property
+    def is_open(self) -> bool:
+        """True while an answer is still due and could still arrive."""
+        return not self._is_done and self._connection.is_open
+
+    @property
+    def room_for_answer(self) -> int:
+        """Most bytes that a large answer may have now, 0 for none: others have not taken theirs."""
+        return self._connection.room_for_answer
+
+    def let_go(self) -> None:
+        """The request's bytes are not needed any more, although its answer is still due."""
+        self.message = None
+        self.request = self.request._replace(message=None)
+        self._release()
+
+    def respond(self, message: Any) -> None:
+        """The broker's answer to the open question."""
+        answer_with, _ = self._take()
+        self._translated(lambda: answer_with(message))
+
+    def fail(self, error_code: ErrorCode, text: str) -> None:
+        """The broker refuses the open question as a whole."""
+        _, refuse_with = self._take()
+        self._translated(lambda: refuse_with(error_code, text))
+
+    def drop(self) -> None:
+        """Finish without any answer (acks 0)."""
+        self._take()
+        self._done(ErrorCode.NONE)
+
+    def hang_up(self, reason: str) -> None:
+        """Finish without any answer and end the connection."""
+        self._take()
+        self._end_connection(reason)
+
+    def handled(self, now_ns: int) -> None:
+        """The handler has returned: from here on others are waited for."""
+        self._handled_ns = now_ns
+
+    # --- for the connection -------------------------------------------------------------------------------
+
+    def begin(self, cluster: ClusterView) -> None:
+        """Translate the request and go on with what comes of it."""
+        self._translated(lambda: TRANSLATIONS[self.request.api](self.request, cluster))
+
+    def finish(self, fields: Fields) -> None:
+        """Answer with these fields."""
+        self._write(fields)
+        self._done(fields["error_code"])
+
+    @property
+    def answer_bytes(self) -> int:
+        """Size of the answer, 0 before it is there."""
+        return 0 if self.answer is None else sum(map(len, self.answer))
+
+    @property
+    def times(self) -> tuple[int, int]:
+        """(when the request arrived, when it was answered), ns."""
+        return self._arrived_ns, self.answered_ns
+
+    # --- inside -------------------------------------------------------------------------------------------
+
+    def _write(self, fields: Fields) -> None:
+        request = self.request
+        self.answer = write_response(request.api, request.version, request.correlation_id, fields)
+
+    def _take(self) -> tuple[Callable[[Any], Outcome], Callable[[int, str], Outcome]]:
+        assert self._answer_with is not None, f"{self.request.api.name} was answered twice"
+        assert self._refuse_with is not None
+        taken = self._answer_with, self._refuse_with
+        self._answer_with = self._refuse_with = None
+        return taken
+
+    def _translated(self, translate: Callable[[], Outcome]) -> None:
+        if not self.is_open:  # the peer has gone: nothing reads an answer, and no further question is asked
+            self._done(ErrorCode.NONE)
+            return
+        try:
+            outcome = translate()
+            if isinstance(outcome, Mapping):
+                self._write(outcome)
+        except Exception:  # noqa: BLE001  the adapter's own fault: the broker's state is untouched
+            _log.exception("%s v%d of %s", self.request.api.title, self.request.version, self.peer)
+            self._end_connection("its request could not be translated")
+            return
+        self._go_on(outcome)
+
+    def _go_on(self, outcome: Outcome) -> None:
+        if isinstance(outcome, Mapping):
+            self._done(outcome.get("error_code", 0))
+        elif isinstance(outcome, Ask):
+            self._answer_with, self._refuse_with = outcome.answer, outcome.refused
+            self.message = outcome.message
+            self.api_key = API_OF_REQUEST[type(outcome.message)].key
+            self._connection.ask(self)
+        elif isinstance(outcome, HangUp):
+            self._end_connection(outcome.reason)
+        else:
+            self._done(ErrorCode.NONE)
+
+    def _end_connection(self, reason: str) -> None:
+        self._done(ErrorCode.NONE)
+        if self._connection.is_open:
+            self._connection.hang_up(reason)
+
+    def _release(self) -> None:
+        charge, self._charge = self._charge, None
+        if charge is not None:
+            self._connection.release(charge)
+
+    def _done(self, error_code: int) -> None:
+        assert not self._is_done, f"{self.request.api.name} was answered twice"
+        self._is_done = True
+        self._release()
+        self.answered_ns = self._connection.now_ns()
+        self._connection.server.request_stats[self.request.api].answered(
+            error_code, self._arrived_ns, self._started_ns, self._handled_ns, self.answered_ns
+        )
+        self._connection.done(self)
+
+
+class KafkaServer(Server):
+    """One listener for Kafka clients."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        node_id: int,
+        listener_name: str,
+        handlers: Mapping[ApiKey, Handler],
+        view: Callable[[], ClusterView],
+        limits: ServerLimits,
+        shares: NodeShares | None = None,
+    ) -> None:
+        """`handlers` are the broker's own; `view()` is what it knows of the cluster now."""
+        super().__init__(runtime, node_id, listener_name, handlers, limits, shares)
+        self.handlers = handlers
+        self._view = view
+        self.request_stats = {api: RequestStats() for api in KafkaApi}
+
+    def new_connection(self) -> ServerConnection:
+        return KafkaConnection(self)
+
+    def view(self) -> ClusterView:
+        """What the broker knows now."""
+        return self._view()
+
+
+class KafkaConnection(ServerConnection):
+    """One connection of a Kafka client."""
+
+    server: KafkaServer
+
+    def __init__(self, server: KafkaServer) -> None:
+        super().__init__(server)
+        #: requests that get an answer, in order of arrival, up to the last one that was started
+        self._order: deque[KafkaExchange] = deque()
+        #: bytes of answers that wait for an earlier one
+        self._held_back_bytes = 0
+
+    def new_decoder(self) -> FrameDecoder:
+        return KafkaFrameDecoder(self.server.limits.frame_max_bytes)
+
+    def now_ns(self) -> int:
+        """Monotonic, for measurements."""
+        return self._clock.now_ns()
+
+    # --- requests -----------------------------------------------------------------------------------------
+
+    def _parse(self, frame: Frame) -> RequestHead | None:
+        head = read_head(bytes_of(frame))
+        api = head.api
+        if api is None:
+            self.hang_up(f"api key {head.api_key} is not served here")
+        elif api is KafkaApi.API_VERSIONS or api.min_version <= head.api_version <= api.max_version:
+            return head
+        else:
+            self.hang_up(
+                f"{api.title} is served in versions {api.min_version} to {api.max_version}, "
+                f"not {head.api_version}"
+            )
+        return None
+
+    def _start(self, parts: RequestHead, frame: Frame, arrived_ns: int, charge: Charge) -> bool:
+        api = parts.api
+        assert api is not None
+        if parts.api_version > api.max_version or parts.api_version < api.min_version:
+            # Kafka's rule: the answer has the form of version 0, and the client asks again in one that it
+            # lists.
+            request = Request(api, 0, parts.correlation_id, "", None)
+            self._enter(request, arrived_ns, charge).finish(versions_fields(ErrorCode.UNSUPPORTED_VERSION))
+            return True
+        try:
+            request = read_request(bytes_of(frame), parts)
+        except MalformedRequest as error:
+            self.hang_up(f"{api.title} v{parts.api_version}: {error}")
+            return False
+        exchange = self._enter(request, arrived_ns, charge)
+        exchange.begin(self.server.view())
+        if not exchange.is_answered:
+            exchange.handled(self.now_ns())
+        return True
+
+    def _enter(self, request: Request, arrived_ns: int, charge: Charge) -> KafkaExchange:
+        self.in_flight += 1
+        exchange = KafkaExchange(self, request, arrived_ns, self.now_ns(), charge)
+        if exchange.is_ordered:
+            self._order.append(exchange)
+        return exchange
+
+    def ask(self, exchange: KafkaExchange) -> None:
+        """Give the open question to the broker."""
+        assert exchange.api_key is not None
+        try:
+            self.server.handlers[exchange.api_key](exchange)
+        except Exception as error:  # noqa: BLE001  not swallowed: it ends the node, with its own traceback
+            self.server.stop_node(exchange.api_key.name, error)
+            self.abort()
+
+    # --- answers, in order --------------------------------------------------------------------------------
+
+    def done(self, exchange: KafkaExchange) -> None:
+        """Send what no earlier request holds back any more."""
+        if not exchange.is_ordered:
+            self.finished()
+            self.go_on_soon()
+            return
+        self._held_back_bytes += exchange.answer_bytes
+        order = self._order
+        while order and order[0].is_answered:
+            first = order.popleft()
+            self._held_back_bytes -= first.answer_bytes
+            self.finished()
+            if first.answer is not None and self.is_open:
+                self.send(first.answer, first.request.api, *first.times)
+        if self._held_back_bytes > self.server.limits.unread_max_bytes and self.is_open:
+            self.cut_off(f"{self._held_back_bytes} bytes of answers wait for one that it asked for earlier")

@@ -1,0 +1,495 @@
+"""Each API in each version: a Kafka request becomes ours, our response becomes Kafka's, errors included."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from kio.serial import entity_reader
+
+from holdfast.kafka_listener.core.api_table import KafkaApi, request_type, response_type
+from holdfast.kafka_listener.core.envelope import Request
+from holdfast.kafka_listener.core.schema_reader import Cursor, read_message
+from holdfast.kafka_listener.core.schema_writer import write_message
+from holdfast.kafka_listener.core.translation import Ask, HangUp
+from holdfast.kafka_listener.core.translations import TRANSLATIONS
+from holdfast.metadata.questions import Asked, answer_question
+from holdfast.protocol.errors import ErrorCode
+from holdfast.protocol.messages import API_OF_REQUEST
+from holdfast.protocol.messages.configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+)
+from holdfast.protocol.messages.create_partitions import CreatePartitionsRequest
+from holdfast.protocol.messages.fetch import (
+    EpochEndOffset,
+    FetchPartitionResponse,
+    FetchRequest,
+    FetchResponse,
+)
+from holdfast.protocol.messages.list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+)
+from holdfast.protocol.messages.metadata import MetadataRequest
+from holdfast.protocol.messages.offset_for_leader_epoch import (
+    EpochPartitionResponse,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+)
+from holdfast.protocol.messages.produce import ProducePartitionResponse, ProduceRequest, ProduceResponse
+from holdfast.protocol.messages.topics import (
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+)
+from holdfast.protocol.record_batch import Record, encode_batch
+from tests.unit.kafka_listener.cluster_view import STATIC, VIEW
+from tests.unit.kafka_listener.samples import SERVED, kafka_sample, plain, served_id
+from tests.unit.metadata.test_delta import T, U
+from tests.unit.protocol.samples import sample
+
+every_version = pytest.mark.parametrize(("api", "version"), SERVED, ids=served_id)
+BATCH = encode_batch([Record(0, 1, b"k", b"v")], base_offset=0, leader_epoch=0)
+NONE, UNKNOWN_TOPIC, NOT_LEADER, UNKNOWN_ID = 0, 3, 6, 100
+
+
+def request_of(api: KafkaApi, version: int, fields: dict[str, Any]) -> Request:
+    """A request with these fields, as it is read from its bytes."""
+    schema = request_type(api, version)
+    data = memoryview(b"".join(write_message(schema, fields)))
+    return Request(api, version, 1, "test", read_message(schema, Cursor(data)))
+
+
+def asks(api: KafkaApi, version: int, fields: dict[str, Any]) -> Ask:
+    outcome = TRANSLATIONS[api](request_of(api, version, fields), VIEW)
+    assert isinstance(outcome, Ask)
+    return outcome
+
+
+def answer_of(question: Any) -> Any:
+    """A broker's answer to ours: from its image, or made up with a row for each that was asked about."""
+    match question:
+        case ProduceRequest():
+            rows = [
+                ProducePartitionResponse(p.topic_id, p.partition_index, 0, None, 5, 3, 1, 4)
+                for p in question.partitions
+            ]
+            return ProduceResponse(tuple(rows))
+        case FetchRequest():
+            some = [
+                FetchPartitionResponse(
+                    p.topic_id, p.partition_index, 0, 9, 3, -1, None, 1, 4, memoryview(BATCH)
+                )
+                for p in question.partitions[:1]
+            ]
+            return FetchResponse(0, None, tuple(some))
+        case ListOffsetsRequest():
+            offsets = [
+                ListOffsetsPartitionResponse(p.topic_id, p.partition_index, 0, -1, 5, 4)
+                for p in question.partitions
+            ]
+            return ListOffsetsResponse(0, None, tuple(offsets))
+        case OffsetForLeaderEpochRequest():
+            ends = [
+                EpochPartitionResponse(p.topic_id, p.partition_index, 0, 4, 5) for p in question.partitions
+            ]
+            return OffsetForLeaderEpochResponse(0, None, tuple(ends))
+        case DeleteTopicsRequest():
+            gone = [DeletableTopicResult(name, T, 0, None) for name in question.names]
+            return DeleteTopicsResponse(0, None, tuple(gone))
+        case DescribeConfigsRequest():
+            found = [
+                DescribeConfigsResult(0, None, r.resource_type, r.resource_name, ())
+                for r in question.resources
+            ]
+            return DescribeConfigsResponse(0, None, tuple(found))
+    response = sample(API_OF_REQUEST[type(question)].response)
+    return replace(response, error_code=0) if hasattr(response, "error_code") else response
+
+
+def written(request: Request, fields: Any) -> dict[str, Any]:
+    """The response as kio reads it from the bytes."""
+    schema = response_type(request.api, request.version)
+    data = b"".join(write_message(schema, fields))
+    entity, size = entity_reader(schema)(data, 0)
+    assert size == len(data)
+    found: dict[str, Any] = plain(entity)
+    return found
+
+
+def outcomes(request: Request, *, refused: bool) -> Any:
+    """What comes of a request when the broker answers, or refuses, each question."""
+    outcome = TRANSLATIONS[request.api](request, VIEW)
+    while isinstance(outcome, Ask):
+        if refused:
+            outcome = outcome.refused(ErrorCode.BROKER_NOT_AVAILABLE, "try again")
+            refused = False
+        else:
+            outcome = outcome.answer(answer_of(outcome.message))
+    return outcome
+
+
+@every_version
+@pytest.mark.parametrize("salt", [1, 2, 3])
+def test_every_request_is_answered_in_its_version_also_when_the_broker_refuses_it(
+    api: KafkaApi, version: int, salt: int
+) -> None:
+    read = plain(kafka_sample(request_type(api, version), salt))
+    request = request_of(api, version, read)
+    for refused in (False, True):
+        outcome = outcomes(request, refused=refused)
+        assert isinstance(outcome, HangUp) or written(request, outcome)
+
+
+# --- rows ----------------------------------------------------------------------------------------------
+
+
+def produce_fields(acks: int = -1, **more: Any) -> dict[str, Any]:
+    rows = [
+        {"index": 0, "records": BATCH},
+        {"index": 1, "records": None},
+        {"index": 2, "records": b"\0" * 61},
+    ]
+    topics = [
+        {"name": "t", "topic_id": T, "partition_data": rows},
+        {"name": "missing", "topic_id": bytes(15) + b"x", "partition_data": [{"index": 0, "records": BATCH}]},
+    ]
+    return {"acks": acks, "timeout": 100, "transactional_id": None, "topic_data": topics, **more}
+
+
+@pytest.mark.parametrize(("version", "unknown"), [(3, UNKNOWN_TOPIC), (9, UNKNOWN_TOPIC), (13, UNKNOWN_ID)])
+def test_a_batch_goes_through_untouched_and_bad_rows_are_refused_beside_it(
+    version: int, unknown: int
+) -> None:
+    request = request_of(KafkaApi.PRODUCE, version, produce_fields())
+    ask = asks(KafkaApi.PRODUCE, version, produce_fields())
+    (row,) = ask.message.partitions
+    assert (row.topic_id, row.partition_index, row.records) == (T, 0, BATCH)
+    answer = written(request, ask.answer(answer_of(ask.message)))
+    codes = [[row["error_code"] for row in topic["partition_responses"]] for topic in answer["responses"]]
+    assert codes == [[NONE, ErrorCode.INVALID_RECORD, 43], [unknown]]
+    assert answer["responses"][0]["partition_responses"][0]["base_offset"] == 5
+
+
+def test_a_leader_that_has_moved_is_named_to_the_producer() -> None:
+    ask = asks(KafkaApi.PRODUCE, 10, produce_fields())
+    row = ProducePartitionResponse(T, 0, ErrorCode.NOT_LEADER_OR_FOLLOWER, "moved", -1, -1, 2, 9)
+    request = request_of(KafkaApi.PRODUCE, 10, produce_fields())
+    answer = written(request, ask.answer(ProduceResponse((row,))))
+    found = answer["responses"][0]["partition_responses"][0]
+    assert (found["error_code"], found["current_leader"]) == (NOT_LEADER, {"leader_id": 2, "leader_epoch": 9})
+
+
+def test_a_partition_that_lies_on_another_broker_is_not_unknown() -> None:
+    for index, code in ((0, NOT_LEADER), (77, UNKNOWN_TOPIC)):
+        fields = produce_fields()
+        fields["topic_data"] = [{"name": "t", "partition_data": [{"index": index, "records": BATCH}]}]
+        row = ProducePartitionResponse(T, index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "", -1, -1, -1, -1)
+        answer: Any = asks(KafkaApi.PRODUCE, 9, fields).answer(ProduceResponse((row,)))
+        assert answer["responses"][0]["partition_responses"][0]["error_code"] == code
+
+
+def test_a_refused_write_without_an_answer_ends_the_connection() -> None:
+    fields = produce_fields(acks=0)
+    outcome = asks(KafkaApi.PRODUCE, 9, fields).answer(ProduceResponse(()))
+    assert isinstance(outcome, HangUp)
+
+
+def test_a_transactional_write_is_refused_with_a_code_that_is_not_tried_again() -> None:
+    request = request_of(KafkaApi.PRODUCE, 9, produce_fields(transactional_id="x"))
+    answer = written(request, TRANSLATIONS[KafkaApi.PRODUCE](request, VIEW))
+    assert answer["responses"][0]["partition_responses"][0]["error_code"] == 53
+
+
+def fetch_fields(**more: Any) -> dict[str, Any]:
+    rows = [
+        {"partition": index, "fetch_offset": 5, "partition_max_bytes": 100, "log_start_offset": -1}
+        for index in (0, 1)
+    ]
+    return {
+        "replica_id": 2,
+        "max_wait": 500,
+        "min_bytes": 1,
+        "max_bytes": 1000,
+        "session_id": 0,
+        "session_epoch": 0,
+        "rack_id": "",
+        "topics": [{"topic": "t", "topic_id": T, "partitions": rows}],
+        "forgotten_topics_data": (),
+        **more,
+    }
+
+
+@pytest.mark.parametrize("version", [4, 12, 13, 18])
+def test_a_fetch_is_a_consumers_and_every_partition_has_a_row(version: int) -> None:
+    request = request_of(KafkaApi.FETCH, version, fetch_fields())
+    ask = asks(KafkaApi.FETCH, version, fetch_fields())
+    assert ask.message.replica_id == -1
+    assert ask.message.max_wait_ms == 500
+    answer = written(request, ask.answer(answer_of(ask.message)))
+    rows = answer["responses"][0]["partitions"]
+    # partition 1 has no news: it has the offsets that this broker knows
+    assert [(row["partition_index"], row["high_watermark"], row["records"]) for row in rows] == [
+        (0, 9, BATCH),
+        (1, 7, b""),
+    ]
+    assert [row["last_stable_offset"] for row in rows] == [9, 7]
+
+
+def test_a_fetch_with_an_unknown_topic_is_answered_at_once() -> None:
+    fields = fetch_fields()
+    fields["topics"].append({"topic": "x", "partitions": fields["topics"][0]["partitions"]})
+    ask = asks(KafkaApi.FETCH, 12, fields)
+    assert ask.message.max_wait_ms == 0
+    answer: Any = ask.answer(answer_of(ask.message))
+    assert [row["error_code"] for row in answer["responses"][1]["partitions"]] == [UNKNOWN_TOPIC] * 2
+
+
+def test_a_fetch_of_a_session_begins_anew_without_one() -> None:
+    request = request_of(KafkaApi.FETCH, 12, fetch_fields(session_id=5, session_epoch=2))
+    answer = written(request, TRANSLATIONS[KafkaApi.FETCH](request, VIEW))
+    assert (answer["error_code"], answer["session_id"]) == (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, 0)
+
+
+def test_a_diverging_reader_hears_where_to_truncate() -> None:
+    ask = asks(KafkaApi.FETCH, 12, fetch_fields())
+    row = FetchPartitionResponse(T, 0, 0, 9, 3, -1, EpochEndOffset(2, 4), 1, 4, memoryview(b""))
+    request = request_of(KafkaApi.FETCH, 12, fetch_fields())
+    found = written(request, ask.answer(FetchResponse(0, None, (row,))))["responses"][0]["partitions"][0]
+    assert found["diverging_epoch"] == {"epoch": 2, "end_offset": 4}
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "asked", "offset", "code"),
+    [
+        (-1, -1, 5, NONE),
+        (-2, -2, 5, NONE),
+        (-3, None, -1, ErrorCode.UNSUPPORTED_VERSION),
+        (-4, -2, 5, NONE),
+        (-5, None, -1, NONE),
+        (-6, None, -1, NONE),
+        (-7, None, -1, ErrorCode.INVALID_REQUEST),
+        (1_000, 1_000, 5, NONE),
+    ],
+)
+def test_offsets_are_asked_for_as_kafka_numbers_them(
+    timestamp: int, asked: int | None, offset: int, code: int
+) -> None:
+    rows = [{"partition_index": 0, "current_leader_epoch": 4, "timestamp": timestamp}]
+    request = request_of(
+        KafkaApi.LIST_OFFSETS,
+        11,
+        {"replica_id": -1, "isolation_level": 0, "topics": [{"name": "t", "partitions": rows}], "timeout": 5},
+    )
+    outcome = TRANSLATIONS[KafkaApi.LIST_OFFSETS](request, VIEW)
+    if isinstance(outcome, Ask):
+        assert [row.timestamp for row in outcome.message.partitions] == [asked]
+        outcome = outcome.answer(answer_of(outcome.message))
+    else:
+        assert asked is None
+    (row,) = written(request, outcome)["topics"][0]["partitions"]
+    assert (row["offset"], row["error_code"]) == (offset, code)
+
+
+# --- metadata ------------------------------------------------------------------------------------------
+
+NO_OPERATIONS = {
+    "allow_auto_topic_creation": False,
+    "include_cluster_authorized_operations": False,
+    "include_topic_authorized_operations": False,
+}
+ASKED = Asked("KAFKA", "test", 101, 5, 100, STATIC)
+
+
+def described(api: KafkaApi, version: int, fields: dict[str, Any]) -> dict[str, Any]:
+    ask = asks(api, version, fields)
+    return written(
+        request_of(api, version, fields), ask.answer(answer_question(VIEW.image, ask.message, ASKED))
+    )
+
+
+def test_only_live_brokers_with_the_listener_are_named_at_its_port() -> None:
+    answer = described(KafkaApi.METADATA, 12, {"topics": None, **NO_OPERATIONS})
+    assert [(row["node_id"], row["host"], row["port"]) for row in answer["brokers"]] == [(1, "kafka", 9192)]
+    assert answer["controller_id"] == 1
+    assert [topic["name"] for topic in answer["topics"]] == ["t", "u"]
+    rows = answer["topics"][0]["partitions"]
+    assert [(row["leader_id"], row["error_code"]) for row in rows] == [(1, 0), (1, 0), (-1, 5)]
+
+
+def test_a_leader_without_the_listener_is_not_named() -> None:
+    view = replace(VIEW, image=replace(VIEW.image, brokers=VIEW.image.brokers.delete(1)))
+    for version, code in ((12, 72), (5, ErrorCode.LEADER_NOT_AVAILABLE)):
+        request = request_of(KafkaApi.METADATA, version, {"topics": None, **NO_OPERATIONS})
+        ask: Any = TRANSLATIONS[KafkaApi.METADATA](request, view)
+        answer = written(request, ask.answer(answer_question(view.image, ask.message, ASKED)))
+        row = answer["topics"][0]["partitions"][0]
+        assert (row["leader_id"], row["error_code"], answer["controller_id"]) == (-1, code, -1)
+
+
+def test_topics_are_found_by_name_and_by_id() -> None:
+    missing = bytes(15) + b"x"
+    topics = [
+        {"topic_id": U, "name": None},
+        {"topic_id": missing, "name": None},
+        {"topic_id": bytes(16), "name": "gone"},
+    ]
+    answer = described(KafkaApi.METADATA, 12, {"topics": topics, **NO_OPERATIONS})
+    found = {topic["name"]: (topic["error_code"], topic["topic_id"]) for topic in answer["topics"]}
+    assert found == {"u": (0, U), "gone": (UNKNOWN_TOPIC, None), None: (UNKNOWN_ID, missing)}
+
+
+def test_version_0_asks_for_all_topics_with_an_empty_list() -> None:
+    assert asks(KafkaApi.METADATA, 0, {"topics": ()}).message == MetadataRequest(None)
+    assert asks(KafkaApi.METADATA, 1, {"topics": ()}).message == MetadataRequest(())
+
+
+@pytest.mark.parametrize(
+    ("in_file", "allowed", "creates"), [(True, True, True), (True, False, False), (False, True, False)]
+)
+def test_a_missing_topic_is_created_on_demand_where_broker_and_client_want_it(
+    in_file: bool, allowed: bool, creates: bool
+) -> None:
+    view = replace(VIEW, static={**STATIC, "auto.create.topics.enable": in_file})
+    fields = {
+        **NO_OPERATIONS,
+        "topics": [{"name": "new"}, {"name": "t"}],
+        "allow_auto_topic_creation": allowed,
+    }
+    request = request_of(KafkaApi.METADATA, 9, fields)
+    ask: Any = TRANSLATIONS[KafkaApi.METADATA](request, view)
+    assert isinstance(ask.message, CreateTopicsRequest) == creates
+    if creates:
+        assert [topic.name for topic in ask.message.topics] == ["new"]
+        ask = ask.answer(CreateTopicsResponse(0, None, (CreatableTopicResult("new", T, 0, None, 1, 1, 1),)))
+    answer = written(request, ask.answer(answer_question(view.image, ask.message, ASKED)))
+    codes = {topic["name"]: topic["error_code"] for topic in answer["topics"]}
+    # it has no leader yet as far as this broker knows: the client looks again
+    assert codes == {"new": ErrorCode.LEADER_NOT_AVAILABLE if creates else UNKNOWN_TOPIC, "t": 0}
+
+
+def test_the_cluster_has_the_brokers_that_can_be_reached() -> None:
+    fields = {"include_cluster_authorized_operations": False, "endpoint_type": 1}
+    answer = described(KafkaApi.DESCRIBE_CLUSTER, 2, {**fields, "include_fenced_brokers": True})
+    assert [(row["broker_id"], row["port"], row["is_fenced"]) for row in answer["brokers"]] == [
+        (1, 9192, False),
+        (3, 9192, True),
+    ]
+    request = request_of(
+        KafkaApi.DESCRIBE_CLUSTER, 2, {**fields, "endpoint_type": 2, "include_fenced_brokers": False}
+    )
+    refused = written(request, TRANSLATIONS[KafkaApi.DESCRIBE_CLUSTER](request, VIEW))
+    assert refused["error_code"] == 114
+
+
+def test_eligible_leader_replicas_are_shown() -> None:
+    fields = {"topics": (), "response_partition_limit": 2, "cursor": None}
+    answer = described(KafkaApi.DESCRIBE_TOPIC_PARTITIONS, 0, fields)
+    rows = answer["topics"][0]["partitions"]
+    assert [row["eligible_leader_replicas"] for row in rows] == [(2,), (2,)]
+    assert answer["next_cursor"] == {"topic_name": "t", "partition_index": 2}
+    fields = {**fields, "cursor": {"topic_name": "t", "partition_index": 2}}
+    (row, *_) = described(KafkaApi.DESCRIBE_TOPIC_PARTITIONS, 0, fields)["topics"][0]["partitions"]
+    assert (row["leader_id"], row["last_known_elr"]) == (-1, (1, 2))
+
+
+# --- the rest ------------------------------------------------------------------------------------------
+
+
+def test_every_api_that_is_served_is_listed() -> None:
+    request = request_of(
+        KafkaApi.API_VERSIONS, 3, {"client_software_name": "a", "client_software_version": "b"}
+    )
+    answer = written(request, TRANSLATIONS[KafkaApi.API_VERSIONS](request, VIEW))
+    listed = {row["api_key"]: (row["min_version"], row["max_version"]) for row in answer["api_keys"]}
+    assert listed == {int(api): (api.min_version, api.max_version) for api in KafkaApi}
+    assert answer["finalized_features"][0]["max_version_level"] == 1
+
+
+@pytest.mark.parametrize(
+    ("key_type", "code"), [(0, 30), (1, 53)], ids=["of a group", "of a transactional id"]
+)
+def test_nothing_has_a_coordinator_and_no_client_tries_it_again(key_type: int, code: int) -> None:
+    for version in (1, 6):
+        fields = {"key": "g", "key_type": key_type, "coordinator_keys": ("g",)}
+        request = request_of(KafkaApi.FIND_COORDINATOR, version, fields)
+        answer = written(request, TRANSLATIONS[KafkaApi.FIND_COORDINATOR](request, VIEW))
+        found = answer["coordinators"][0] if version == 6 else answer
+        assert (found["error_code"], found["node_id"]) == (code, -1)
+
+
+def test_a_topic_is_deleted_by_name_or_id() -> None:
+    ask = asks(KafkaApi.DELETE_TOPICS, 1, {"topic_names": ("t", "u"), "timeout": 1})
+    assert ask.message.names == ("t", "u")
+    topics = [
+        {"name": None, "topic_id": U},
+        {"name": None, "topic_id": bytes(15) + b"x"},
+        {"name": "t", "topic_id": bytes(16)},
+    ]
+    fields = {"topics": topics, "timeout": 1}
+    ask = asks(KafkaApi.DELETE_TOPICS, 6, fields)
+    assert ask.message.names == ("u", "t")
+    answer = written(request_of(KafkaApi.DELETE_TOPICS, 6, fields), ask.answer(answer_of(ask.message)))
+    assert [(row["name"], row["error_code"]) for row in answer["responses"]] == [
+        ("u", 0),
+        (None, UNKNOWN_ID),
+        ("t", 0),
+    ]
+
+
+def test_what_may_have_been_carried_out_has_another_code_than_what_surely_was_not() -> None:
+    fields = {
+        "topics": [{"name": "t", "count": 9, "assignments": None}],
+        "timeout": 1,
+        "validate_only": False,
+    }
+    ask = asks(KafkaApi.CREATE_PARTITIONS, 3, fields)
+    assert isinstance(ask.message, CreatePartitionsRequest)
+    codes = {
+        ErrorCode.NETWORK_EXCEPTION: ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.REQUEST_TIMED_OUT: ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.BROKER_NOT_AVAILABLE: ErrorCode.NOT_CONTROLLER,
+    }
+    for ours, theirs in codes.items():
+        answer: Any = ask.refused(ours, "because")
+        assert [(row["error_code"], row["error_message"]) for row in answer["results"]] == [
+            (theirs, "because")
+        ]
+
+
+def test_a_broker_is_described_as_the_cluster_is() -> None:
+    resources = [
+        {"resource_type": 4, "resource_name": "1", "configuration_keys": None},
+        {"resource_type": 4, "resource_name": "2", "configuration_keys": None},
+        {"resource_type": 2, "resource_name": "t", "configuration_keys": ("retention.ms",)},
+        {"resource_type": 32, "resource_name": "g", "configuration_keys": None},
+    ]
+    fields = {"resources": resources, "include_synonyms": True, "include_documentation": True}
+    answer = described(KafkaApi.DESCRIBE_CONFIGS, 4, fields)
+    one, two, topic, other = answer["results"]
+    assert one["configs"] == two["configs"] != ()
+    assert [(row["name"], row["value"], row["config_source"]) for row in topic["configs"]] == [
+        ("retention.ms", "5", 1)
+    ]
+    assert [row["source"] for row in topic["configs"][0]["synonyms"]] == [1, 5]
+    assert other["error_code"] == ErrorCode.INVALID_REQUEST
+
+
+def test_log_dirs_have_the_sizes_of_their_partitions() -> None:
+    for topics, expected in (
+        (None, {"t": (0, 1), "u": (0,)}),
+        ([{"topic": "t", "partitions": (1,)}], {"t": (1,)}),
+    ):
+        request = request_of(KafkaApi.DESCRIBE_LOG_DIRS, 4, {"topics": topics})
+        good, bad = written(request, TRANSLATIONS[KafkaApi.DESCRIBE_LOG_DIRS](request, VIEW))["results"]
+        found = {
+            topic["name"]: tuple(row["partition_index"] for row in topic["partitions"])
+            for topic in good["topics"]
+        }
+        assert found == expected
+        assert (good["error_code"], bad["error_code"]) == (0, ErrorCode.KAFKA_STORAGE_ERROR)
