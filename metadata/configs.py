@@ -258,14 +258,15 @@ def check_protocols(key_name: str, items: Sequence[str]) -> None:
     for item in items:
         name, _, protocol = item.partition(":")
         if not name or protocol.upper() not in _PROTOCOLS:
-            raise ConfigError(
-                f"{key_name}={item}: expected NAME:PROTOCOL with one of {', '.join(_PROTOCOLS)}"
-            )
+            known = " or ".join(f"NAME:{protocol}" for protocol in _PROTOCOLS)
+            raise ConfigError(f"{key_name}={item}: expected {known}")
 
 
 def kafka_listeners(listeners: Sequence[ListenerEndpoint], protocol_map: Sequence[str]) -> tuple[str, ...]:
-    """Names of the listeners that speak Kafka's protocol, by `listener.security.protocol.map`, whose protocols
-    were checked. Raises: ConfigError for a listener that is there twice."""
+    """Names of the listeners that speak Kafka's protocol, by `listener.security.protocol.map`.
+
+    Raises: ConfigError for a listener that is there twice.
+    """
     protocols: dict[str, str] = {}
     for item in protocol_map:
         name, _, protocol = item.partition(":")
