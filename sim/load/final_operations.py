@@ -15,7 +15,7 @@ from holdfast.client.core.errors import RowError
 from holdfast.metadata.image import MetadataImage
 from holdfast.protocol.compression import unpack_batch
 from holdfast.protocol.messages.elect_leaders import ElectionKind
-from holdfast.protocol.record_batch import decode_records, iter_batches
+from holdfast.protocol.record_batch import BatchHeader, decode_records, iter_batches
 from holdfast.protocol.topic_names import TopicPartition
 from holdfast.sim.cluster.nodes import SimBroker
 from holdfast.sim.cluster.world import World
@@ -255,30 +255,31 @@ def _offsets_by_time(world: World) -> tuple[Callable[[Admin], Awaitable[Any]], C
     """Where a record in the middle of each log is, by its time, the newest of its batch; two are asked for in
     turn, that time and the next millisecond."""
 
-    def times(place: int, leader: SimBroker) -> list[tuple[int, int, int]]:
-        """(offset, time, newest time of the batch)"""
+    def batches(place: int, leader: SimBroker) -> list[tuple[BatchHeader, memoryview]]:
         replica, node = world.replica(leader, place), leader.node
         assert replica is not None
         assert node is not None
         log = node.log_manager.logs[replica.key]
-        found: list[tuple[int, int, int]] = []
+        found: list[tuple[BatchHeader, memoryview]] = []
         offset = log.log_start_offset
         while offset < replica.high_watermark:
-            for header, batch in iter_batches(log.read(offset, 1 << 20, replica.high_watermark)):
-                records = decode_records(unpack_batch(batch))
-                found += [(one.offset, one.timestamp_ms, header.max_timestamp) for one in records]
-                offset = header.next_offset
-        return [row for row in found if row[0] >= log.log_start_offset]
+            found += iter_batches(log.read(offset, 1 << 20, replica.high_watermark))
+            offset = found[-1][0].next_offset
+        return found
+
+    def first_offset(batch: memoryview, stamp: int) -> int:
+        records = decode_records(unpack_batch(batch))
+        return next(one.offset for one in records if one.timestamp_ms >= stamp)
 
     def wanted() -> dict[TopicPartition, tuple[int, int]]:
         """{partition: (a time, the first record that is not older)}"""
         found = {}
         for place, _, leader in world.led_partitions():
-            records = times(place, leader)
-            if records:
-                stamp = records[len(records) // 2][2] + place % 2
-                first = next((offset for offset, time_ms, _ in records if time_ms >= stamp), -1)
-                found[partition_at(place)] = stamp, first
+            every = batches(place, leader)
+            if every:
+                stamp = every[len(every) // 2][0].max_timestamp + place % 2
+                young = next((batch for header, batch in every if header.max_timestamp >= stamp), None)
+                found[partition_at(place)] = stamp, -1 if young is None else first_offset(young, stamp)
         return found
 
     async def ask(client: Admin) -> object:
