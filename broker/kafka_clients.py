@@ -4,7 +4,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from holdfast.broker.core.broker import Broker
-from holdfast.broker.log_manager import LogManager, ManagedLog
+from holdfast.broker.log_manager import LogManager
+from holdfast.broker.managed_log import ManagedLog
 from holdfast.kafka_listener.core.translation import ClusterView, LogDirView
 from holdfast.kafka_listener.server import KafkaServer
 from holdfast.metadata.ids import PartitionId

@@ -38,7 +38,8 @@ from holdfast.broker.core.events import (
     Truncate,
     Truncated,
 )
-from holdfast.broker.log_manager import LogManager, ManagedLog
+from holdfast.broker.log_manager import LogManager
+from holdfast.broker.managed_log import ManagedLog
 from holdfast.metadata.ids import PartitionId
 from holdfast.protocol.batch_validation import (
     TakesLonger,

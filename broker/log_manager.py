@@ -11,18 +11,20 @@ are written last of all (R34).
 import asyncio
 import errno
 import logging
-from collections import Counter, deque
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, TypeAlias
 
 from holdfast.broker.clean_shutdown_marks import CleanShutdownMarks
 from holdfast.broker.core.events import DamagedReplica
 from holdfast.broker.core.replicas.log_metrics import LogDirState, LogState, log_families
 from holdfast.broker.damaged_logs import DamagedLogs, note_of
+from holdfast.broker.dir_watch import StallWatch, measure_space
 from holdfast.broker.housekeeping import Housekeeping, Interval
 from holdfast.broker.log_loading import LogLoader
+from holdfast.broker.managed_log import ManagedLog
+from holdfast.broker.parallel import Work, in_parallel
 from holdfast.metadata.ids import PartitionId
 from holdfast.protocol.topic_names import TopicPartition
 from holdfast.runtime.api import DiskError, OutOfResources, Runtime
@@ -39,8 +41,6 @@ from holdfast.storage.meta_properties import LogDirRefused
 from holdfast.storage.quarantine import DamageNote
 from holdfast.storage.serial import Serial
 from holdfast.storage.watched_disk import WatchedDisk
-
-Work: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
 
 #: Logs that are closed, or flushed by time, at the same time.
 CONCURRENCY = 8
@@ -73,35 +73,14 @@ class LogManagerConfig:
     stall_ms: int = 10_000
 
 
-@dataclass(slots=True)
-class ManagedLog:
-    """A log with its name and its log dir."""
-
-    partition: TopicPartition
-    log_dir: LogDir
-    log: Log
-    serial: Serial
-
-    @property
-    def key(self) -> PartitionId:
-        """Topic id and partition index."""
-        assert self.log.topic_id is not None
-        return PartitionId(self.log.topic_id, self.partition.partition)
-
-    @property
-    def ceiling(self) -> int:
-        """Stored upper bound (exclusive) of the log end that others were shown, -1 when none is stored
-        (R68)."""
-        return self.log_dir.ceilings.get(self.partition, -1)
-
-
 class LogManager:
     """The logs of one broker."""
 
     def __init__(self, runtime: Runtime, config: LogManagerConfig, cluster_id: str, node_id: int) -> None:
         assert config.log_dirs
-        self._watched = WatchedDisk(runtime.disk, runtime.clock, config.log_dirs)
-        self._runtime = runtime = replace(runtime, disk=self._watched)
+        watched = WatchedDisk(runtime.disk, runtime.clock, config.log_dirs)
+        self._stalls = StallWatch(watched, runtime.clock, config.stall_ms)
+        self._runtime = runtime = replace(runtime, disk=watched)
         self._disk = runtime.disk
         self._config = config
         self._cluster_id = cluster_id
@@ -125,10 +104,6 @@ class LogManager:
         self._clean_shutdown_marks = CleanShutdownMarks(runtime.disk, self._dir_failed)
         self._high_watermark_of: Callable[[PartitionId], int | None] = lambda key: None
         self._offline_listener: Callable[[bytes, Sequence[PartitionId]], None] | None = None
-        self._stall_listener: Callable[[bool, str], None] = lambda is_stalled, text: None
-        #: a log dir has answered nothing for so long that the broker is better replaced
-        self._is_stalled = False
-        self._stall_checked_ms = 0
         self._damage_listener: Callable[[PartitionId, str], None] | None = None
         self._aside_listener: Callable[[PartitionId], None] | None = None
         self._housekeeping = Housekeeping(runtime)
@@ -216,7 +191,9 @@ class LogManager:
                 progress(done_count, len(folders))
 
         works = [partial(open_one, *place) for place in folders]
-        await self._in_parallel("open logs", works, self._config.recovery_concurrency * len(self._dirs))
+        await in_parallel(
+            self._runtime.tasks, "open logs", works, self._config.recovery_concurrency * len(self._dirs)
+        )
         self._check_some_online()
         self._is_loaded = True
         took_ms = self._runtime.clock.now_ms() - started_ms
@@ -365,7 +342,7 @@ class LogManager:
 
     def on_stall(self, listener: Callable[[bool, str], None]) -> None:
         """Call `listener(is_stalled, why)` when an online log dir answers no more, and when all do again."""
-        self._stall_listener = listener
+        self._stalls.listener = listener
 
     # --- create and delete -----------------------------------------------------------------------------
 
@@ -505,17 +482,7 @@ class LogManager:
 
     async def measure_space(self) -> None:
         """Ask how full the device of each dir is."""
-        for log_dir in self._online_dirs():
-            try:
-                space = await self._disk.space(log_dir.path)
-            except DiskError as error:
-                self._dir_failed(log_dir, error)
-                continue
-            if log_dir.space.measured(*space):
-                if log_dir.space.is_low:
-                    _log.error("%s", log_dir.space.why_not(log_dir.path))
-                else:
-                    _log.info("log dir %s takes records again, %d bytes left", log_dir.path, space.free_bytes)
+        await measure_space(self._disk, self._online_dirs(), self._dir_failed)
 
     def _logs_in(self, log_dir: LogDir) -> list[tuple[PartitionId, ManagedLog]]:
         return [(key, managed) for key, managed in self._managed.items() if managed.log_dir is log_dir]
@@ -583,21 +550,7 @@ class LogManager:
                 self.failed(managed, error)
 
     async def _check_stall(self) -> None:
-        silences = [(self._watched.silence_ms(log_dir.path), log_dir.path) for log_dir in self._online_dirs()]
-        silence_ms, path = max(silences, default=(0, ""))
-        # This process may have been paused: what ended meanwhile is heard before the next check.
-        is_paused = self._runtime.clock.now_ms() - self._stall_checked_ms > self._config.stall_ms // 2
-        self._stall_checked_ms = self._runtime.clock.now_ms()
-        is_stalled = silence_ms >= self._config.stall_ms
-        if is_stalled == self._is_stalled or (is_stalled and is_paused):
-            return
-        self._is_stalled = is_stalled
-        text = (
-            f"log dir {path} has ended no operation for {silence_ms} ms"
-            if is_stalled
-            else "all log dirs answer"
-        )
-        self._stall_listener(is_stalled, text)
+        self._stalls.check(self._online_dirs())
 
     async def _flush_by_time(self) -> None:
         clock = self._runtime.clock
@@ -618,7 +571,7 @@ class LogManager:
                 # An append after this moment waits at least that long; `configure` ends the pause for others.
                 wake_ms = min(wake_ms, now_ms + max(1, policy.flush_ms))
             if due:
-                await self._in_parallel("interval flush", due, CONCURRENCY)
+                await in_parallel(self._runtime.tasks, "interval flush", due, CONCURRENCY)
             await self._housekeeping.pause(wake_ms - clock.now_ms(), interval)
 
     async def _flush(self, managed: ManagedLog) -> None:
@@ -703,7 +656,7 @@ class LogManager:
         for busy in list(self._busy_folders.values()):
             await busy.wait()
         works = [partial(self._close_log, managed) for _, managed in sorted(self._managed.items())]
-        await self._in_parallel("close logs", works, CONCURRENCY)
+        await in_parallel(self._runtime.tasks, "close logs", works, CONCURRENCY)
         if self._is_loaded:  # else the stored rows are of logs that this process has not opened
             await self.checkpoint_log_offsets()
             await self.checkpoint_high_watermarks()
@@ -735,26 +688,3 @@ class LogManager:
             await managed.serial.run(lambda: managed.log.close(True))
         except DiskError as error:
             self.failed(managed, error)
-
-    async def _in_parallel(self, name: str, works: Sequence[Work], limit: int) -> None:
-        """Run all works, at most `limit` at a time; then raise the first LogDirRefused."""
-        waiting = deque(works)
-        refused: list[LogDirRefused] = []
-        done_count = 0
-
-        async def worker() -> None:
-            nonlocal done_count
-            while waiting:
-                work = waiting.popleft()
-                try:
-                    await work()
-                except LogDirRefused as error:
-                    refused.append(error)
-                done_count += 1
-
-        tasks = [self._runtime.tasks.start(name, worker()) for _ in range(min(limit, len(works)))]
-        for task in tasks:
-            await task.wait()
-        if refused:
-            raise refused[0]
-        assert done_count == len(works), f"{name}: {len(works) - done_count} of {len(works)} did not finish"

@@ -4,7 +4,7 @@ Owns parsing, ranges, the names of environment variables and the texts about bad
 keys cause a warning and are ignored, so that a file written for Kafka can be used; bad values raise.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
 
@@ -253,11 +253,14 @@ def parse_listeners(
     return tuple(found)
 
 
-def check_protocols(key_name: str, items: Sequence[str]) -> None:
-    """Check `NAME:PROTOCOL` items. Raises: ConfigError for a protocol that nothing here speaks."""
+def check_protocols(key_name: str, items: Sequence[str], listener_names: Container[str]) -> None:
+    """Check `NAME:PROTOCOL` items; those of other listeners count as well, but may have any protocol.
+
+    Raises: ConfigError for a listener that is to speak what nothing here speaks.
+    """
     for item in items:
         name, _, protocol = item.partition(":")
-        if not name or protocol.upper() not in _PROTOCOLS:
+        if not name or not protocol or (name in listener_names and protocol.upper() not in _PROTOCOLS):
             known = " or ".join(f"NAME:{protocol}" for protocol in _PROTOCOLS)
             raise ConfigError(f"{key_name}={item}: expected {known}")
 

@@ -87,7 +87,6 @@ class BrokerConfig:
         values, warnings = read_keys(BROKER_FILE_KEYS, properties, environment or {})
         if "broker" not in values["process.roles"]:
             raise ConfigError(f"process.roles={','.join(values['process.roles'])}: this process is a broker")
-        check_protocols("listener.security.protocol.map", values["listener.security.protocol.map"])
         listeners, of_kafka = _listeners(values)
         given = parse_listeners("advertised.listeners", values["advertised.listeners"])
         log_dirs = values["log.dirs"] or ((values["log.dir"],) if values["log.dir"] else ())
@@ -146,7 +145,9 @@ class BrokerConfig:
 def _listeners(values: Mapping[str, Any]) -> tuple[tuple[ListenerEndpoint, ...], tuple[str, ...]]:
     """The listeners, and the names of those that speak Kafka's protocol. Raises: ConfigError."""
     listeners = parse_listeners("listeners", values["listeners"])
-    of_kafka = kafka_listeners(listeners, values["listener.security.protocol.map"])
+    protocols = values["listener.security.protocol.map"]
+    check_protocols("listener.security.protocol.map", protocols, [one.name for one in listeners])
+    of_kafka = kafka_listeners(listeners, protocols)
     # A node that knows no name takes a broker's first listener.
     return tuple(sorted(listeners, key=lambda one: one.name in of_kafka)), of_kafka
 

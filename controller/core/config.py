@@ -81,7 +81,7 @@ class ControllerConfig:
         """The checked configuration and warnings. Raises: ConfigError."""
         values, warnings = read_keys(CONTROLLER_FILE_KEYS, properties, environment)
         names = values["controller.listener.names"]
-        check_protocols("listener.security.protocol.map", values["listener.security.protocol.map"])
+        check_protocols("listener.security.protocol.map", values["listener.security.protocol.map"], names[:1])
         listeners = parse_listeners("listeners", values["listeners"])
         listener = next((one for one in listeners if names and one.name == names[0]), None)
         if listener is None:

@@ -192,7 +192,8 @@ def test_each_listener_is_told_with_its_advertised_address_or_its_own() -> None:
 
 
 def test_protocols_that_nothing_speaks_are_refused() -> None:
-    check_protocols("listener.security.protocol.map", ("INTERNAL:PLAINTEXT", "HOST:plaintext"))
+    taken = ("INTERNAL:PLAINTEXT", "HOST:plaintext", "K:KAFKA", "OTHER:SSL")
+    check_protocols("listener.security.protocol.map", taken, ("INTERNAL", "HOST", "K"))
     for item in ("HOST:SSL", "HOST", ":PLAINTEXT"):
         with pytest.raises(ConfigError, match="NAME:PLAINTEXT"):
-            check_protocols("listener.security.protocol.map", (item,))
+            check_protocols("listener.security.protocol.map", (item,), ("HOST",))
