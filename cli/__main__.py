@@ -13,6 +13,7 @@ import click
 #: command -> (module, one line of help)
 COMMANDS: dict[str, tuple[str, str]] = {
     "broker": ("holdfast.cli.node", "Run a broker in the foreground."),
+    "chaos": ("holdfast.drills.chaos", "Break a running cluster on purpose, heal it, or soak one."),
     "check": ("holdfast.cli.check", "Answer a question with an exit code: can a broker stop?"),
     "cluster": (
         "holdfast.cli.cluster",

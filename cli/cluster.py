@@ -39,6 +39,12 @@ for node_command in NODE_COMMANDS:
     help="Keep data where `cluster power-loss` can cut its power: file systems of their own (root only), or "
     "files whose unsynced part is remembered; auto is the first that works.",
 )
+@click.option(
+    "--links",
+    "has_links",
+    is_flag=True,
+    help="Connections run through a process that `holdfast chaos partition` can hold them in (Linux).",
+)
 @timeout_option
 @output
 def up(
@@ -48,6 +54,7 @@ def up(
     base_port: int | None,
     properties: tuple[str, ...],
     power_loss: str | None,
+    has_links: bool,
     timeout_ms: int,
     output: str,
 ) -> None:
@@ -68,6 +75,7 @@ def up(
                     base_port=base_port,
                     properties=extra,
                     power_loss=power_loss,
+                    has_links=has_links,
                 )
         for warning in sorted({text for texts in made.warnings.values() for text in texts}):
             click.echo(f"warning: {warning}", err=True)
@@ -181,7 +189,7 @@ def _node_errors(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def _warn_of_ignored(folder: Path) -> None:
     """Say which options of a first `up` were given to a later one."""
     context = click.get_current_context()
-    names = ("brokers", "controllers", "base_port", "properties", "power_loss")
+    names = ("brokers", "controllers", "base_port", "properties", "power_loss", "has_links")
     given = [
         parameter.opts[0]
         for parameter in context.command.params

@@ -1,4 +1,4 @@
-"""`python -m holdfast.drills.soak --minutes M --seed S`: random faults within the budget, Spark's verdict.
+"""`holdfast chaos soak --minutes M --seed S`: random faults within the budget, Spark's verdict.
 
 The budget is f = min ISR - 1 = 1: at any moment at most one broker is down, silent, cut off or damaged,
 beside at most one of three controllers; the next fault waits until every replica is in sync again. Everything
@@ -299,7 +299,3 @@ def command(minutes: float, seed: int | None, keep: Path | None, output: str) ->
     else:
         click.echo(f"kept: {folder}", err=True)
     sys.exit(report.result.exit_code)
-
-
-if __name__ == "__main__":
-    command()

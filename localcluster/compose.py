@@ -25,10 +25,11 @@ PROJECT = "holdfast-demo"
 class ComposeCluster(Nodes):
     """Containers of a separate Compose project; a kill is `docker kill`."""
 
-    def __init__(self, project_folder: Path) -> None:
+    def __init__(self, project_folder: Path, project: str | None = PROJECT) -> None:
+        """`project`: None for the one that Compose itself takes in this folder."""
         super().__init__([Node(role, node_id, *ports) for _, role, node_id, *ports in SERVICES])
         self.folder = project_folder
-        self._environment = {**os.environ, "COMPOSE_PROJECT_NAME": PROJECT}
+        self._environment = {**os.environ, **({} if project is None else {"COMPOSE_PROJECT_NAME": project})}
         self._services = {node_id: service for service, _, node_id, *_ in SERVICES}
 
     @classmethod
@@ -59,6 +60,62 @@ class ComposeCluster(Nodes):
         """SIGKILL the containers of `nodes`."""
         for node in nodes:
             self._docker("kill", "-s", "KILL", self._container(node))
+
+    def stop(self, nodes: Sequence[Node]) -> None:
+        """Stop the containers cleanly."""
+        self._compose("stop", *(self._services[node.node_id] for node in nodes), timeout_s=120.0)
+
+    def pause(self, nodes: Sequence[Node]) -> None:
+        """Freeze all processes of the containers."""
+        self._compose("pause", *(self._services[node.node_id] for node in nodes))
+
+    def resume(self, nodes: Sequence[Node]) -> None:
+        """Let those go on that are paused."""
+        states = self.states()
+        paused = [self._services[node.node_id] for node in nodes if states.get(node) == "paused"]
+        if paused:
+            self._compose("unpause", *paused)
+
+    def disconnect(self, nodes: Sequence[Node]) -> None:
+        """Take the containers off the network of the project."""
+        for node in nodes:
+            self._docker("network", "disconnect", self._network(), self._container(node))
+
+    def connect(self, nodes: Sequence[Node]) -> None:
+        """Put those back that are off it, under the names that others know them by."""
+        off = self.disconnected()
+        for node in nodes:
+            if node in off:
+                alias = self._services[node.node_id]
+                self._docker("network", "connect", "--alias", alias, self._network(), self._container(node))
+
+    def states(self) -> dict[Node, str]:
+        """What Docker says of each container that there is: running, paused, exited, ..."""
+        found = {}
+        for node in self.nodes:
+            container = self._compose("ps", "-a", "-q", self._services[node.node_id]).strip()
+            if container:
+                found[node] = self._docker("inspect", "-f", "{{.State.Status}}", container).strip()
+        return found
+
+    def disconnected(self) -> list[Node]:
+        """Containers that are on no network."""
+        return [
+            node
+            for node in self.states()
+            if not self._docker(
+                "inspect", "-f", "{{range .NetworkSettings.Networks}}x{{end}}", self._container(node)
+            ).strip()
+        ]
+
+    def _network(self) -> str:
+        label = self._docker(
+            "inspect",
+            "-f",
+            '{{index .Config.Labels "com.docker.compose.project"}}',
+            self._container(self.nodes[0]),
+        )
+        return f"{label.strip()}_default"
 
     def is_ready(self, node: Node) -> bool:
         """True when /readyz answers 200: Docker's own healthcheck says so only seconds later."""

@@ -24,7 +24,10 @@ class Targets:
         self._nodes = nodes
         self._chance = random.Random(f"{seed}:targets")
         #: controllers know even when no broker is left
-        self._asker = Asker(nodes.bootstrap_controllers, "holdfast-faults")
+        is_reached = all(node.port for node in nodes.controllers)  # in containers only their HTTP is
+        self._asker = Asker(
+            nodes.bootstrap_controllers if is_reached else nodes.bootstrap_servers, "holdfast-faults"
+        )
 
     def close(self) -> None:
         """End the connections."""

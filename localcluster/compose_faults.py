@@ -1,0 +1,107 @@
+"""Faults of containers: killed, stopped cleanly, paused, or taken off their network.
+
+Owns how each is done and undone with Docker. `heal_containers` finds what was left behind by looking at the
+containers themselves, so it needs no journal, and touches only those of the project.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import ClassVar
+
+from holdfast.localcluster.compose import ComposeCluster
+from holdfast.localcluster.nodes import Node
+
+
+class ContainerFault(ABC):
+    """One fault on one or several containers."""
+
+    name: ClassVar[str]
+
+    def __init__(self, cluster: ComposeCluster, nodes: Sequence[Node]) -> None:
+        self.cluster = cluster
+        self.nodes = tuple(nodes)
+
+    @property
+    def target(self) -> str:
+        """The containers, in words."""
+        return ", ".join(node.name for node in self.nodes)
+
+    @abstractmethod
+    def apply(self) -> str:
+        """Do it; a sentence that says what was done. Raises: ClusterError."""
+
+    @abstractmethod
+    def heal(self) -> None:
+        """Undo it; may be repeated. Does not wait until nodes are ready. Raises: ClusterError."""
+
+
+class KillContainer(ContainerFault):
+    """`docker kill`: SIGKILL for all processes of the container."""
+
+    name = "kill"
+
+    def apply(self) -> str:
+        self.cluster.kill(self.nodes)
+        return f"killed {self.target} (docker kill): what was in the page cache is still there"
+
+    def heal(self) -> None:
+        for node in self.nodes:
+            self.cluster.start(node)
+
+
+class StopContainer(KillContainer):
+    """`docker compose stop`: SIGTERM, and the clean end is waited for."""
+
+    name = "stop"
+
+    def apply(self) -> str:
+        self.cluster.stop(self.nodes)
+        return f"stopped {self.target} cleanly (docker compose stop)"
+
+
+class PauseContainer(ContainerFault):
+    """`docker pause`: connections stand, nothing answers."""
+
+    name = "pause"
+
+    def apply(self) -> str:
+        self.cluster.pause(self.nodes)
+        return f"paused {self.target} (docker pause): connections stand, nothing answers"
+
+    def heal(self) -> None:
+        self.cluster.resume(self.nodes)
+
+
+class DisconnectContainer(ContainerFault):
+    """`docker network disconnect`: no other container reaches it, and its published ports are gone."""
+
+    name = "partition"
+
+    def apply(self) -> str:
+        self.cluster.disconnect(self.nodes)
+        return f"took {self.target} off the network (docker network disconnect)"
+
+    def heal(self) -> None:
+        self.cluster.connect(self.nodes)
+
+
+CONTAINER_FAULTS: dict[str, type[ContainerFault]] = {
+    fault.name: fault for fault in (KillContainer, StopContainer, PauseContainer, DisconnectContainer)
+}
+
+
+def heal_containers(cluster: ComposeCluster) -> list[str]:
+    """Unpause, reconnect and start what is not as `up` leaves it; what was done. Raises: ClusterError."""
+    healed = []
+    for node, state in cluster.states().items():
+        if state == "paused":
+            cluster.resume([node])
+            healed.append(f"{node.name} was paused")
+        if state in ("exited", "created"):
+            cluster.start(node)
+            healed.append(f"{node.name} did not run")
+    off = cluster.disconnected()
+    if off:
+        cluster.connect(off)
+        healed += [f"{node.name} was off the network" for node in off]
+    return healed
