@@ -16,7 +16,7 @@ from holdfast.client.admin_rows import ask_whole, check_complete, raise_refusal
 from holdfast.client.cluster_client import ClusterClient
 from holdfast.client.core.errors import ClientError, RowError, code_of
 from holdfast.client.core.replica_log import ReplicaLog
-from holdfast.client.core.wanted_topics import NAMES_A_REQUEST
+from holdfast.client.core.wanted_topics import portions_of
 from holdfast.client.list_offsets import FoundOffset, list_offsets
 from holdfast.client.own_runtime import ClientRuntime
 from holdfast.protocol.errors import ErrorCode
@@ -194,10 +194,8 @@ class Admin:
     ) -> list[DescribedTopic]:
         """Topics by name with all partitions, ELR included; unknown names come with their error code."""
         deadline_ms = self._clock.now_ms() + int(timeout_ms)
-        wanted = tuple(sorted(set(names or ())))
         found: list[DescribedTopic] = []
-        for start in range(0, max(1, len(wanted)), NAMES_A_REQUEST):
-            portion = wanted[start : start + NAMES_A_REQUEST]
+        for portion in portions_of(tuple(sorted(set(names or ())))):
             found += await self._describe_portion(portion, partitions_per_answer, deadline_ms)
         return found
 

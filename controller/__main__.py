@@ -67,10 +67,13 @@ async def run(config: ControllerConfig, runtime: Runtime, signals: machine.StopS
         await admin.close()
     await server.stop()
     await runtime.tasks.cancel_all()
+    failure = server.failure
     try:
         await log.close(flush=True)
     except DiskError as error:  # committed records are durable already
-        _log.error("controller %d stopped, but %s", config.node_id, error)
+        failure = failure or error
+    if failure is not None:
+        _log.error("controller %d stopped, but %s", config.node_id, failure)
         return 1
     _log.info("controller %d stopped", config.node_id)
     return 0

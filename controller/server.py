@@ -119,7 +119,8 @@ class ControllerServer:
         self._requests_taken = 0
         self._queue_seconds = Histogram(_EVENT_BOUNDS_SECONDS)
         self._processing_seconds = Histogram(_EVENT_BOUNDS_SECONDS)
-        self._has_failed = False
+        #: what has ended this node's work, also while it stops: a bug or a DiskError; None for nothing
+        self.failure: Exception | None = None
         self.pump: TimedPump[Event, Effect] = TimedPump(
             runtime.clock,
             self._core.handle,
@@ -159,9 +160,9 @@ class ControllerServer:
 
     def _fail(self, error: Exception) -> None:
         """A bug, or an error of the metadata log's disk: send nothing more, and end the node (A-20)."""
-        if self._has_failed:
+        if self.failure is not None:
             return
-        self._has_failed = True
+        self.failure = error
         self.pump.end()
         self._driver.end()
         self._server.fall_silent()

@@ -61,6 +61,10 @@ class WantedTopics:
 
     def portions(self) -> list[tuple[str, ...]]:
         """All names, request by request; one request without any while no topic is wanted."""
-        names = tuple(self._used_ms)
-        starts = range(0, max(1, len(names)), NAMES_A_REQUEST)
-        return [names[start : start + NAMES_A_REQUEST] for start in starts]
+        return portions_of(tuple(self._used_ms))
+
+
+def portions_of(names: tuple[str, ...]) -> list[tuple[str, ...]]:
+    """The names of one request after the other; without names, one request without any."""
+    starts = range(0, max(1, len(names)), NAMES_A_REQUEST)
+    return [names[start : start + NAMES_A_REQUEST] for start in starts]

@@ -316,6 +316,8 @@ class SimController(SimNode):
             return self._failed(outcome)
         await server.stop()
         await tasks.cancel_all()
+        if server.failure is not None:
+            return self._failed(server.failure)
         try:
             await log.close(flush=True)
         except DiskError:

@@ -115,7 +115,7 @@ def refuses_leader_acks_below_min_isr(original: Any, self: Any, required_acks: i
 
 
 @mutant(ProducePath, "flushed", breaks="D6", by="D6", setting=EVERY_WRITE, killed_by="D6@1")
-def flushes_acknowledge_nothing(original: Any, self: Any, partition: Any) -> Any:
+def flushes_acknowledge_nothing(original: Any, self: Any, partition: Any, now_ms: int) -> Any:
     """Who sends with acks=1 where every write is flushed waits until its time is over."""
     return []
 
@@ -139,10 +139,16 @@ def writes_wait_for_what_has_gone(original: Any, self: Any, partition: Any) -> N
 
 @mutant(ControllerLink, "requests", breaks="R22, R23", by="R25", killed_by="R25@1")
 def tells_of_more_than_it_has_applied(
-    original: Any, self: Any, metadata_offset: int, now_ms: int, offline: Any
+    original: Any,
+    self: Any,
+    metadata_offset: int,
+    now_ms: int,
+    offline: Any = (),
+    unreachable: Any = frozenset(),
+    online: Any = (),
 ) -> Any:
     """A heartbeat tells of metadata that was not applied yet."""
-    return original(self, metadata_offset + 50, now_ms, offline)
+    return original(self, metadata_offset + 50, now_ms, offline, unreachable, online)
 
 
 @mutant(ReplicaManager, "_configure", breaks="D6, G-3", by="D6", setting=REFLUSHED, killed_by="D6@1")

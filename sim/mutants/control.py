@@ -511,11 +511,18 @@ def every_start_is_clean(original: Any, self: Any, draft: Any, request: Any, now
     killed_by="A-8@1",
 )
 def unclean_leaves_like_clean(
-    original: Any, self: Any, draft: Any, broker_id: int, departure: Any, cause: Any
+    original: Any,
+    self: Any,
+    draft: Any,
+    broker_id: int,
+    departure: Any,
+    cause: Any,
+    *,
+    records_max: Any = None,
 ) -> Any:
     """An unclean registration takes the broker out of the ISR, not out of the ELR."""
     clean = Departure.CLEAN if departure is Departure.UNCLEAN else departure
-    return original(self, draft, broker_id, clean, cause)
+    return original(self, draft, broker_id, clean, cause, records_max=records_max)
 
 
 @mutant(ClusterControl, "_registration_error", breaks="R30, D14", by="A-7 I-5 A-14", killed_by="A-7@3")
@@ -619,8 +626,11 @@ def believes_stale_heartbeats(
     setting=BELOW_MIN_ISR,
     killed_by="Refinement@2",
 )
-def unfencing_elects_nobody(original: Any, self: Any, draft: Any, cause: Any, *, mode: Any = None) -> Any:
+def unfencing_elects_nobody(
+    original: Any, self: Any, draft: Any, cause: Any, *, mode: Any = None, records_max: Any = None
+) -> Any:
     """A replica that returns leads nothing."""
+    return True
 
 
 # --- the quorum --------------------------------------------------------------------------------------------

@@ -272,13 +272,6 @@ def makes_two_logs_in_a_folder(original: Any, self: Any, key: Any, place: Any) -
         self._effects.append(OpenLog(key, name, log_config(self.image, name, self.config.static)))
 
 
-def _wants_no_fence(original: Any, self: Any, metadata_offset: int, now_ms: int, offline: Any) -> Any:
-    request = original(self, metadata_offset, now_ms, offline)
-    if isinstance(request, BrokerHeartbeatRequest):
-        return replace(request, want_fence=False, current_metadata_offset=self.broker_epoch + 1)
-    return request
-
-
 @mutant(
     Lifecycle,
     "next_request",
@@ -287,10 +280,19 @@ def _wants_no_fence(original: Any, self: Any, metadata_offset: int, now_ms: int,
     killed_by="R23@1",
 )
 def unfenced_before_caught_up(
-    original: Any, self: Any, metadata_offset: int, now_ms: int, offline: Any = ()
+    original: Any,
+    self: Any,
+    metadata_offset: int,
+    now_ms: int,
+    offline: Any = (),
+    unreachable: Any = frozenset(),
+    online: Any = (),
 ) -> Any:
     """A broker claims to be ready before it has loaded its logs and replayed its registration."""
-    return _wants_no_fence(original, self, metadata_offset, now_ms, offline)
+    request = original(self, metadata_offset, now_ms, offline, unreachable, online)
+    if isinstance(request, BrokerHeartbeatRequest):
+        return replace(request, want_fence=False, current_metadata_offset=self.broker_epoch + 1)
+    return request
 
 
 # --- answers to writes -------------------------------------------------------------------------------------

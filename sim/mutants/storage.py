@@ -210,10 +210,10 @@ class _Believing:
         return None
 
 
-async def _scan_page_cache(original: Any, found: Any, segment: Any) -> Any:
+async def _scan_page_cache(original: Any, found: Any, segment: Any, must_hold: Any) -> Any:
     file, segment.log = segment.log, _Believing(segment.log)
     try:
-        await original(found, segment)
+        await original(found, segment, must_hold)
     finally:
         segment.log = file
 
@@ -258,10 +258,10 @@ def recovery_point_at_log_end(original: Any, self: Any, log_dir: Any) -> Any:
     setting=TORN,
     killed_by="A-21@2",
 )
-async def recovery_trusts_everything(original: Any, found: Any, segment: Any) -> Any:
+async def recovery_trusts_everything(original: Any, found: Any, segment: Any, must_hold: Any) -> Any:
     """After an unclean stop the walk over the headers is enough."""
     if not segment.adopt():
-        await original(found, segment)
+        await original(found, segment, must_hold)
         return
     found.scanned.append(segment.base_offset)
     epoch = None

@@ -383,9 +383,11 @@ def tells_of_no_loss(original: Any, name: str, change: Any) -> Any:
 
 
 @mutant(log_info, "_row", breaks="R66", by="R66", setting=CRUMBLING, killed_by="A-14@1")
-def tells_what_is_committed(original: Any, image: Any, broker_id: Any, key: Any, replica_of: Any) -> Any:
+def tells_what_is_committed(
+    original: Any, image: Any, broker_id: Any, key: Any, replica_of: Any, damage_of: Any
+) -> Any:
     """A replica tells of its high watermark as the end of its log."""
-    row = original(image, broker_id, key, replica_of)
+    row = original(image, broker_id, key, replica_of, damage_of)
     known = max(0, min(row.log_end_offset, row.high_watermark))
     return row if row.error_code else replace(row, log_end_offset=known)
 

@@ -385,17 +385,24 @@ def test_a_fenced_member_is_not_granted_a4() -> None:
     assert said is not None
 
 
-def registration(epoch: int, *, incarnation: int = 9, is_clean: bool = False) -> RegisterBrokerRecord:
+def registration(
+    epoch: int, *, incarnation: int = 9, is_clean: bool = False, log_dirs: tuple[bytes, ...] = (DIR_B,)
+) -> RegisterBrokerRecord:
     """Broker 2 registers."""
-    return RegisterBrokerRecord(2, bytes(15) + bytes([incarnation]), epoch, (), None, (), (), is_clean)
+    return RegisterBrokerRecord(2, bytes(15) + bytes([incarnation]), epoch, (), None, (), log_dirs, is_clean)
 
 
 def test_an_id_is_given_away_again_only_when_it_is_fenced_a7() -> None:
-    unfenced, fenced = image(), image((2,))
+    unfenced, fenced = (
+        replace(known, brokers=known.brokers.set(2, replace(known.brokers[2], log_dirs=(DIR_A,))))
+        for known in (image(), image((2,)))
+    )
     for before, record, is_broken in (
         (fenced, registration(10), False),
         (unfenced, registration(10), True),
-        (unfenced, registration(10, is_clean=True), False),
+        # a log dir has one process at a time; the epoch alone may have come with a copy of the files
+        (unfenced, registration(10, is_clean=True), True),
+        (unfenced, registration(10, log_dirs=(DIR_A, DIR_B)), False),
         (unfenced, registration(10, incarnation=2), False),
     ):
         scene = Scene(partitions.RegistrationsAreApart())
