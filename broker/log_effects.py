@@ -57,7 +57,7 @@ from holdfast.storage.log import InvalidAppend
 from holdfast.storage.log_dir import LogDir
 from holdfast.storage.meta_properties import LogDirRefused
 
-#: Logs that are opened or created at the same time.
+#: Logs that are opened, created or deleted at the same time.
 OPENERS = 16
 
 #: One piece of work on one log.
@@ -92,8 +92,9 @@ class LogEffects:
         self._waiting: dict[PartitionId, deque[Step]] = {}
         #: logs with a flush under way; True when another one was requested meanwhile
         self._flushing: dict[PartitionId, bool] = {}
-        #: logs to be opened, and how many tasks do that
-        self._to_open: deque[OpenLog] = deque()
+        #: logs to be opened or deleted, and how many tasks do that. In one queue: a log that is opened finds
+        #: its name free, or held by the deletion that was issued before
+        self._to_open: deque[Step] = deque()
         self._openers = 0
         #: log dirs whose ceilings are being stored, and the rows for the next write
         self._ceilings: dict[LogDir, list[CeilingRow]] = {}
@@ -284,14 +285,17 @@ class LogEffects:
     def open(self, effect: OpenLog) -> None:
         """Open or create a log. A few at a time, so that a topic of ten thousand partitions does not keep
         heartbeats from their turn, and its first logs are ready soon."""
-        self._to_open.append(effect)
+        self._by_opener(partial(self._open, effect))
+
+    def _by_opener(self, step: Step) -> None:
+        self._to_open.append(step)
         if self._openers < OPENERS:
             self._openers += 1
             self._runtime.tasks.start(f"open logs {self._openers}", self._open_waiting())
 
     async def _open_waiting(self) -> None:
         while self._to_open:
-            await self._open(self._to_open.popleft())
+            await self._to_open.popleft()()
         self._openers -= 1
 
     async def _open(self, effect: OpenLog) -> None:
@@ -312,8 +316,8 @@ class LogEffects:
             self._post(LogOpened(key, log))
 
     def delete(self, effect: DeleteLog) -> None:
-        """Remove a log."""
-        self._runtime.tasks.start(f"delete {effect.key.topic_id.hex()}", self._delete(effect.key))
+        """Remove a log. One of the same name that is opened later waits for that."""
+        self._by_opener(partial(self._delete, effect.key))
 
     async def _delete(self, key: PartitionId) -> None:
         with suppress(DiskError):  # the next start deletes the rest

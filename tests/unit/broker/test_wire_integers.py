@@ -40,6 +40,7 @@ from holdfast.protocol.messages.offset_for_leader_epoch import EpochPartition, O
 from holdfast.protocol.messages.produce import ProducePartition, ProduceRequest
 from holdfast.protocol.messages.producer_ids import AllocateProducerIdsRequest, InitProducerIdRequest
 from holdfast.protocol.messages.quorum import (
+    AddRaftVoterRequest,
     BeginQuorumEpochRequest,
     EndQuorumEpochRequest,
     VoteRequest,
@@ -159,6 +160,7 @@ REQUESTS: dict[str, Make] = {
     "allocate producer ids": lambda c: AllocateProducerIdsRequest(3, epoch_of(c, 3)),
     "vote": lambda c: VoteRequest("cluster", 2, 102, 101, 1, 1, False),
     "begin quorum epoch": lambda c: BeginQuorumEpochRequest("cluster", 102, 2, 101),
+    "add raft voter": lambda c: AddRaftVoterRequest(101, b"d" * 16),
     "end quorum epoch": lambda c: EndQuorumEpochRequest("cluster", 101, 1, (101,)),
 }
 

@@ -16,7 +16,7 @@ from holdfast.raft.core.quorum import QuorumState
 from holdfast.raft.state_file import FILE_NAME
 from holdfast.rpc.channel import Channel
 from holdfast.runtime.memory.machine import memory_runtime, settle
-from holdfast.storage.checkpoint import write_atomically
+from holdfast.storage.checkpoint import read_text, write_atomically
 from tests.unit.protocol.integers import extremes
 from tests.unit.raft.cluster import FOLDER, Cluster, Machine
 
@@ -78,7 +78,9 @@ async def test_a_voter_that_missed_more_elections_than_a_request_may_raise_catch
     far = leader.driver.raft_epoch + 2 * EPOCH_JUMP_MAX
     for machine in (leader, other):
         await machine.kill()
-        await write_atomically(machine.disk, f"{FOLDER}/{FILE_NAME}", QuorumState(far).to_json("test"))
+        path = f"{FOLDER}/{FILE_NAME}"
+        state = QuorumState.from_json(await read_text(machine.disk, path) or "", "test")
+        await write_atomically(machine.disk, path, state.of_epoch(far).to_json("test"))
     await late.boot()
     await other.boot()
     assert (await cluster.leader(within_ms=20_000)).driver.raft_epoch > far
