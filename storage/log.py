@@ -623,6 +623,9 @@ class Log:
             self._rewound(offset)
             self._flusher.forget(dropped)
             for segment in reversed(dropped):
+                if segment is dropped[0] and len(dropped) > 1:
+                    # Later segments without the first one are damage, so a power loss may not leave them.
+                    await self._disk.sync_folder(self.folder)
                 await segment.delete(self._disk)
             await self._disk.sync_folder(self.folder)
             # A snapshot at this very offset belongs to the old log. It must be gone before the new log

@@ -83,8 +83,7 @@ async def open_segments(
     found = RecoveredSegments([], RecoveryReport())
     try:
         names_changed = await _finish_deletion(disk, folder, bases, history_start)
-        if clean or history_start < recovery_point:
-            _check_beginning(folder, bases, clean=clean, history_start=history_start)
+        _check_beginning(folder, bases, clean=clean, history_start=history_start)
         for number, base_offset in enumerate(bases):
             expected = found.segments[-1].next_offset if found.segments else base_offset
             if base_offset != expected:
@@ -134,8 +133,9 @@ async def open_segments(
 
 
 def _check_beginning(folder: str, bases: list[int], *, clean: bool, history_start: int) -> None:
-    """Retention stores the epochs before it deletes the segments below, so the first segment begins no later
-    than they say; a log that was closed with records has a segment. Raises: CorruptLog."""
+    """Retention stores the epochs before it deletes the segments below, and a reset deletes the first segment
+    last, so the first segment begins no later than they say; a log that was closed with records has a
+    segment. Raises: CorruptLog."""
     if bases and bases[0] > history_start >= 0:
         raise CorruptLog(folder, 0, f"begins at {bases[0]}, its segment at {history_start} is missing")
     if clean and not bases and history_start >= 0:
@@ -235,8 +235,11 @@ def _holds_batch(chunk: bytes, at: int) -> bool:
 
 
 async def _drop(disk: Disk, folder: str, bases: list[int], report: RecoveryReport) -> None:
-    """Unlink whole segments, the newest first, so that a crash in between leaves a log without gaps."""
+    """Unlink whole segments, the newest first, so that a crash in between leaves a log without gaps; the last
+    one when the others are gone durably, as it may be the log's first."""
     for base_offset in reversed(bases):
+        if base_offset == bases[0] and len(bases) > 1:
+            await disk.sync_folder(folder)
         _log.warning(
             "%s: dropping segment %d: %s", folder, base_offset, report.reason or "below the log start"
         )

@@ -134,6 +134,14 @@ async def test_missing_first_or_middle_segment_is_refused(missing: int, clean: b
     assert len([name for name in await disk.listdir(FOLDER) if name.endswith(".log")]) == 2
 
 
+async def test_first_segment_is_missed_before_any_recovery_point_was_stored() -> None:
+    """A broker that was killed in its first minute served the log as one that begins later."""
+    disk, _ = await closed()
+    await disk.unlink(path(0))
+    with pytest.raises(CorruptLog, match="begins at 6, its segment at 0 is missing"):
+        await opened(disk, clean=False)
+
+
 async def test_closed_log_without_segments_is_refused() -> None:
     disk, _ = await closed()
     for segment in range(3):
