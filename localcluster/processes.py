@@ -140,7 +140,7 @@ class LocalCluster(Nodes):
                 )
         for node, keys in written.items():
             cluster.home(node).mkdir(parents=True, exist_ok=True)
-            text = "".join(javaproperties.join_key_value(key, value) + "\n" for key, value in keys.items())
+            text = "".join(map(_properties_line, keys, keys.values()))
             cluster.properties_file(node).write_text(text, encoding="utf-8")
             cluster._disks.make(cluster.home(node))
         state = {
@@ -480,6 +480,14 @@ class LocalCluster(Nodes):
             if time.monotonic() > deadline:
                 raise ClusterError(f"still running after {timeout_s:.0f} s: {', '.join(left)}")
             time.sleep(0.01)
+
+
+def _properties_line(key: str, value: str) -> str:
+    """As people write it where that is read as the same value, else with escapes."""
+    plain = f"{key}={value}\n"
+    if javaproperties.loads(plain) == {key: value}:
+        return plain
+    return str(javaproperties.join_key_value(key, value)) + "\n"
 
 
 def _numbered_nodes(brokers: int, controllers: int, numbers: Sequence[int], *, has_links: bool) -> list[Node]:

@@ -63,6 +63,7 @@ def test_leader_that_was_paused_for_a_session_acknowledges_nothing_alone(cluster
     """The write waits in its socket when it comes back, before it has heard of the next leader."""
     look = watch(cluster.bootstrap_servers)
     look.create_topic("t", 1, 3, 2)
+    look.wait_full_isr("t")
     leader_id = look.describe("t").partitions[0].leader_id
     leader = cluster.broker(leader_id)
     codes: list[str] = []

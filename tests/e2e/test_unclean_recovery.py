@@ -158,7 +158,7 @@ class Drill:
             (log,) = (folder / f"{topic}-0").glob(f"*{LOG_SUFFIX}")
             os.truncate(log, log.stat().st_size * 3 // 4)
             if forgets_high_watermarks:
-                (folder / HIGH_WATERMARK_CHECKPOINT).unlink()
+                (folder / HIGH_WATERMARK_CHECKPOINT).unlink(missing_ok=True)
         self.start(1, 2, 3)
         self.wait_leader(topic)
         (row,) = self.told(topic)
