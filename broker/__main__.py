@@ -126,7 +126,7 @@ class BrokerNode:
         config, runtime = self.config, self._runtime
         folder = await self._metadata_folder()
         self._metadata_log = await Log.open(
-            runtime, folder, LogConfig(segment_ms=None, retention_ms=None), clean=False
+            runtime, folder, LogConfig(segment_ms=None, retention_ms=None), clean=False, may_begin_later=True
         )
         identity = Identity(
             broker_id=config.node_id,

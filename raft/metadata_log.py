@@ -17,7 +17,9 @@ async def open_voters_log(runtime: Runtime, folder: str) -> Log:
     committed = await read_committed(runtime.disk, folder)
     config = LogConfig(segment_ms=None, retention_ms=None)
     try:
-        return await Log.open(runtime, folder, config, clean=False, durable_offset=committed)
+        return await Log.open(
+            runtime, folder, config, clean=False, durable_offset=committed, may_begin_later=True
+        )
     except CorruptLog as damage:
         raise BadQuorumState(
             f"the metadata log in {folder} is damaged: {damage}. Records below offset {committed} were "

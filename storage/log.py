@@ -125,6 +125,7 @@ class Log:
         before_rewind: Callable[[int], Awaitable[None]] | None = None,
         on_failure: Callable[[DiskError], None] | None = None,
         durable_offset: int = 0,
+        may_begin_later: bool = False,
     ) -> "Log":
         """Open and recover the log in `folder`, or create an empty one.
 
@@ -132,7 +133,8 @@ class Log:
         everything from `recovery_point` on is checked, and durable on return (R86). `before_rewind(offset)`
         is awaited before the log's end falls to `offset`: stored offsets of this log must not stay above
         that. `on_failure` is called with the first DiskError of this log. Records below `durable_offset` must
-        be there. Raises: DiskError, CorruptLog when what was flushed is damaged or missing; no byte of such a
+        be there. `may_begin_later`: a missing first segment is left for the caller to judge after an unclean
+        stop. Raises: DiskError, CorruptLog when what was flushed is damaged or missing; no byte of such a
         log is changed.
         """
         disk = runtime.disk
@@ -150,6 +152,7 @@ class Log:
             log_start_offset=log_start_offset,
             history_start=epochs[0].start_offset if epochs else -1,
             durable_offset=durable_offset,
+            may_begin_later=may_begin_later,
         )
         try:
             return await cls._of(

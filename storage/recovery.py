@@ -73,17 +73,20 @@ async def open_segments(
     log_start_offset: int,
     history_start: int = -1,
     durable_offset: int = 0,
+    may_begin_later: bool = False,
 ) -> RecoveredSegments:
     """Open every segment of a folder. Without segments, or when all of them end below `log_start_offset`, the
     log begins there, empty: a reset was interrupted. Segments that end at or below `history_start`, the first
     offset in the leader epochs (-1 for none), were being deleted. A log that would end below `durable_offset`
-    is damaged, and is not touched. Raises: DiskError, CorruptLog (no file is open then)."""
+    is damaged, and is not touched; so is one whose first segment is missing, unless it `may_begin_later`, for
+    the caller to judge. Raises: DiskError, CorruptLog (no file is open then)."""
     must_hold = max(recovery_point, durable_offset)
     bases = await _base_offsets(disk, folder)
     found = RecoveredSegments([], RecoveryReport())
     try:
         names_changed = await _finish_deletion(disk, folder, bases, history_start)
-        _check_beginning(folder, bases, clean=clean, history_start=history_start)
+        if clean or not may_begin_later or history_start < recovery_point:
+            _check_beginning(folder, bases, clean=clean, history_start=history_start)
         for number, base_offset in enumerate(bases):
             expected = found.segments[-1].next_offset if found.segments else base_offset
             if base_offset != expected:

@@ -138,7 +138,9 @@ class Machine:
         self._boots += 1
         random = SeededRandom(self.id + 1_000 * (self._boots - 1))
         runtime = Runtime(self._clock, random, self._network, self.disk, self.tasks)
-        self.log = await Log.open(runtime, f"{FOLDER}/log", self._log_config, clean=clean)
+        self.log = await Log.open(
+            runtime, f"{FOLDER}/log", self._log_config, clean=clean, may_begin_later=True
+        )
         self.driver = RaftDriver(runtime, self.config, self.log, self.recorder)
         self.recorder.append_voters = self.driver.append_voters
         if self._is_voter:
