@@ -47,7 +47,7 @@ _TARGETS = (
 
 
 class Undoable(Protocol):
-    """A fault, whatever it is done to."""
+    """A fault of processes or of containers."""
 
     def apply(self) -> str: ...
     def heal(self) -> None: ...

@@ -50,7 +50,8 @@ def _departure(cause: int) -> Step:
         bit = 1 << broker_id
         if cause == model_state.UNCLEAN_REGISTRATION:
             if not w.setup.elr:
-                return "without ELR no controller asks how the last stop was"
+                # no controller asks how the last stop was: as a clean restart (D14)
+                return _departure(model_state.CLEAN_RESTART)(w, part, change)
         elif not w.unfenced & bit:
             return f"{broker_id} is fenced already"
         _take_out(w, part, broker_id, cause)
@@ -306,9 +307,8 @@ class DecisionsRefineModel(Property):
 
     def _registered(self, seen: Observer, record: RegisterBrokerRecord, before: MetadataImage) -> None:
         old = before.brokers.get(record.broker_id)
-        if old is not None and not old.is_fenced:
-            if not record.clean_shutdown:
-                seen.broken(self, None, f"{record} while {old} is unfenced and no clean stop is proven")
+        is_restart = record.clean_shutdown or not before.elr_enabled
+        if old is not None and not old.is_fenced and is_restart:
             self._nothing_left(seen, before, record.broker_id, model_state.CLEAN_RESTART)
         if not record.clean_shutdown and before.elr_enabled:
             self._nothing_left(seen, before, record.broker_id, model_state.UNCLEAN_REGISTRATION)
