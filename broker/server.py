@@ -393,7 +393,8 @@ class BrokerServer:
             return ErrorCode.OFFSET_OUT_OF_RANGE, _NO_RECORDS
         except DiskError:
             return ErrorCode.KAFKA_STORAGE_ERROR, _NO_RECORDS
-        if is_follower and not records:
+        was_there = row.fetch_offset < row.end_offset and is_first
+        if not records and (is_follower or was_there):
             return ErrorCode.NOT_LEADER_OR_FOLLOWER, _NO_RECORDS  # cut meanwhile: we lead no more
         if is_follower and len(records) > left and not is_first:
             return None

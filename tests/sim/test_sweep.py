@@ -147,4 +147,4 @@ def test_a_rule_that_ordinary_stories_hardly_need_shows_in_those_of_its_like() -
     change = named("holdfast.raft.core.quorum", "Votes.is_won", "off by one")
     finding = judge(change, ["1", "2"], SweepRuns(like="needs-all-votes"))
     assert finding is not None
-    assert (finding.outcome, finding.text[:3]) == ("killed", "L-8")
+    assert (finding.outcome, finding.text[:3]) == ("killed", "L-1")
