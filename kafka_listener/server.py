@@ -31,6 +31,7 @@ from holdfast.protocol.messages import API_OF_REQUEST
 from holdfast.protocol.schema.fields import Buffer
 from holdfast.rpc.core.memory import Charge
 from holdfast.rpc.core.request_stats import RequestStats
+from holdfast.rpc.exchange import OfConnection
 from holdfast.rpc.server import Server, ServerConnection, ServerLimits
 from holdfast.rpc.shares import NodeShares
 from holdfast.runtime.api import Runtime
@@ -41,15 +42,16 @@ _log = logging.getLogger("holdfast.kafka")
 Handler = Callable[[Any], None]
 
 
-class KafkaExchange:
+class KafkaExchange(OfConnection):
     """One Kafka request. Towards the broker's handlers it is an `rpc.server.Exchange` of the request that it
     was translated to; each question is answered exactly once by `respond`, `fail`, `drop` or `hang_up`."""
+
+    _connection: "KafkaConnection"
 
     __slots__ = (
         "_arrived_ns",
         "_answer_with",
         "_charge",
-        "_connection",
         "_handled_ns",
         "_is_done",
         "_refuse_with",
@@ -70,7 +72,7 @@ class KafkaExchange:
         started_ns: int,
         charge: Charge,
     ) -> None:
-        self._connection = connection
+        super().__init__(connection)
         self.request = request
         #: it gets an answer, which must wait for those of earlier requests
         self.is_ordered = request.api is not KafkaApi.PRODUCE or bool(request.message.acks)
@@ -93,24 +95,9 @@ class KafkaExchange:
     # --- for handlers -------------------------------------------------------------------------------------
 
     @property
-    def peer(self) -> str:
-        """`host:port` of the other side."""
-        return self._connection.peer
-
-    @property
     def client_id(self) -> str:
         """What the peer calls itself; proves nothing."""
         return self.request.client_id
-
-    @property
-    def listener_name(self) -> str:
-        """The listener that the request came through."""
-        return self._connection.server.listener_name
-
-    @property
-    def connection_id(self) -> int:
-        """Unique among the connections of this server."""
-        return self._connection.connection_id
 
     @property
     def is_answered(self) -> bool:
@@ -121,11 +108,6 @@ class KafkaExchange:
     def is_open(self) -> bool:
         """True while an answer is still due and could still arrive."""
         return not self._is_done and self._connection.is_open
-
-    @property
-    def room_for_answer(self) -> int:
-        """Most bytes that a large answer may have now, 0 for none: others have not taken theirs."""
-        return self._connection.room_for_answer
 
     def let_go(self) -> None:
         """The request's bytes are not needed any more, although its answer is still due."""

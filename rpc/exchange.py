@@ -20,13 +20,41 @@ if TYPE_CHECKING:
 Handler: TypeAlias = "Callable[[Exchange], None]"
 
 
-class Exchange:
+class OfConnection:
+    """What handlers may ask of the connection that a request came through, of any protocol."""
+
+    __slots__ = ("_connection",)
+
+    def __init__(self, connection: "ServerConnection") -> None:
+        self._connection = connection
+
+    @property
+    def peer(self) -> str:
+        """`host:port` of the other side."""
+        return self._connection.peer
+
+    @property
+    def listener_name(self) -> str:
+        """The listener that the request came through."""
+        return self._connection.server.listener_name
+
+    @property
+    def connection_id(self) -> int:
+        """Unique among the connections of this server, those that have ended included."""
+        return self._connection.connection_id
+
+    @property
+    def room_for_answer(self) -> int:
+        """Most bytes that a large answer may have now, 0 for none: others have not taken theirs."""
+        return self._connection.room_for_answer
+
+
+class Exchange(OfConnection):
     """One request and the duty to answer it exactly once: `respond`, `fail` or `drop`."""
 
     __slots__ = (
         "_arrived_ns",
         "_charge",
-        "_connection",
         "_correlation_id",
         "_handled_ns",
         "_is_answered",
@@ -47,7 +75,7 @@ class Exchange:
         started_ns: int,
         charge: Charge | None = None,
     ) -> None:
-        self._connection = connection
+        super().__init__(connection)
         #: room that the request takes until it is answered or its bytes are let go
         self._charge = charge
         self._correlation_id = parts.correlation_id
@@ -67,21 +95,6 @@ class Exchange:
         return self.api.key
 
     @property
-    def peer(self) -> str:
-        """`host:port` of the other side."""
-        return self._connection.peer
-
-    @property
-    def listener_name(self) -> str:
-        """The listener that the request came through."""
-        return self._connection.server.listener_name
-
-    @property
-    def connection_id(self) -> int:
-        """Unique among the connections of this server, those that have ended included."""
-        return self._connection.connection_id
-
-    @property
     def is_answered(self) -> bool:
         """No answer is due any more."""
         return self._is_answered
@@ -90,11 +103,6 @@ class Exchange:
     def is_open(self) -> bool:
         """True while an answer is still due and could still arrive."""
         return not self._is_answered and self._connection.is_open
-
-    @property
-    def room_for_answer(self) -> int:
-        """Most bytes that a large answer may have now, 0 for none: others have not taken theirs."""
-        return self._connection.room_for_answer
 
     def vouch(self) -> None:
         """The peer is a node of the cluster: it does not compete with strangers for memory."""

@@ -1,6 +1,7 @@
 """ElectLeaders, AlterPartitionReassignments and ListPartitionReassignments."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from holdfast.kafka_listener.core.envelope import Request
 from holdfast.kafka_listener.core.error_codes import admin_code, kafka_code
@@ -64,15 +65,16 @@ def _elected(code: int, rows: Sequence[Fields]) -> Fields:
     return {"error_code": code, "replica_election_results": rows}
 
 
+def _said(row: Any) -> Fields:
+    """What became of one partition."""
+    return {"error_code": kafka_code(row.error_code), "error_message": row.error_message}
+
+
 def _elected_topic(row: ReplicaElectionResult) -> Fields:
     return {
         "topic": row.topic,
         "partition_result": [
-            {
-                "partition_id": partition.partition_id,
-                "error_code": kafka_code(partition.error_code),
-                "error_message": partition.error_message,
-            }
+            {"partition_id": partition.partition_id, **_said(partition)}
             for partition in row.partition_results
         ],
     }
@@ -109,12 +111,7 @@ def _moved_topic(row: ReassignableTopicResult) -> Fields:
     return {
         "name": row.name,
         "partitions": [
-            {
-                "partition_index": partition.partition_index,
-                "error_code": kafka_code(partition.error_code),
-                "error_message": partition.error_message,
-            }
-            for partition in row.partitions
+            {"partition_index": partition.partition_index, **_said(partition)} for partition in row.partitions
         ],
     }
 
