@@ -78,6 +78,8 @@ _TIMEOUT_MS = 1_500
 _LONGEST_GAP_MS = 200
 #: a node, and an epoch of any kind, that there never is
 _NOBODY, _NEVER = 77, 1_000_000
+#: an epoch of the quorum that no story reaches, and that a voter may still jump to
+_LATER = 900
 _CLUSTER, _OTHER_CLUSTER = "simulated", "other"
 #: the crc and all that it covers begin here
 _CRC_OFFSET = 17
@@ -293,21 +295,21 @@ class InvalidRequestClient:
         who = _NOBODY if is_stranger else other
         match draw(6):
             case 0:
-                vote = VoteRequest(cluster, _NEVER, who, node_id, _NEVER - 1, _NEVER, draw(2) == 1)
+                vote = VoteRequest(cluster, _LATER, who, node_id, _LATER - 1, _NEVER, draw(2) == 1)
                 return _attempt("a candidate of no such quorum", vote, code)
             case 1:
-                vote = VoteRequest(_CLUSTER, _NEVER, other, _NOBODY, _NEVER - 1, _NEVER, draw(2) == 1)
+                vote = VoteRequest(_CLUSTER, _LATER, other, _NOBODY, _LATER - 1, _NEVER, draw(2) == 1)
                 return _attempt("a vote of another voter", vote, ErrorCode.INVALID_VOTER_KEY)
             case 2:
                 vote = VoteRequest(_CLUSTER, 0, other, node_id, 0, _NEVER, True)
                 return _attempt("a candidate of long ago", vote, ErrorCode.FENCED_LEADER_EPOCH)
             case 3:
-                begun = BeginQuorumEpochRequest(cluster, who, _NEVER, node_id)
+                begun = BeginQuorumEpochRequest(cluster, who, _LATER, node_id)
                 return _attempt("a leader of no such quorum", begun, code)
             case 4:
-                ended = EndQuorumEpochRequest(cluster, who, _NEVER, (node_id,))
+                ended = EndQuorumEpochRequest(cluster, who, _LATER, (node_id,))
                 return _attempt("the end of a leader of no such quorum", ended, code)
-        fetched = FetchPartition(METADATA_TOPIC_ID, 0, _NEVER, 0, -1, -1, 1_000)
+        fetched = FetchPartition(METADATA_TOPIC_ID, 0, _LATER, 0, -1, -1, 1_000)
         voters = (node_id, _NOBODY) if is_stranger else None
         request = FetchRequest(cluster, other, -1, 0, 1, 1_000, (fetched,), voter_ids=voters)
         return _attempt("a voter of no such quorum", request, code)
