@@ -132,8 +132,9 @@ class ClusterControl:
             if broker.is_fenced or not broker.in_controlled_shutdown:
                 continue
             begin_offset = draft.next_offset
-            cause = Cause(CauseKind.CONTROLLED_SHUTDOWN, broker.broker_id)
-            self._replication.take_out(draft, broker.broker_id, Departure.CLEAN, cause)
+            kind = CauseKind.CONTROLLED_SHUTDOWN
+            is_done = self._take_out(draft, broker.broker_id, Departure.CLEAN, kind)
+            self._note_rest(broker, kind, is_done)
             if draft.next_offset > begin_offset:
                 self._sessions[broker.broker_id].shutdown_offset = draft.next_offset
 
@@ -417,6 +418,8 @@ class ClusterControl:
             return
         self._unfinished.pop(broker_id, None)
         draft.write(FenceBrokerRecord(broker_id, broker.broker_epoch))
+        for session in self._sessions.values():  # who still reports a leader may be all of the ISR now
+            session.must_replace = session.must_replace or bool(session.unreachable)
         story = f"{cause}, {detail}" if detail else str(cause)
         draft.note(f"broker {broker_id} fenced, epoch {broker.broker_epoch}: {story}", level)
 

@@ -54,6 +54,20 @@ def test_leader_stays_where_followers_are_content_or_too_few(
     assert leaders(quorum) == [1]
 
 
+def test_reports_that_were_too_few_are_looked_at_again_when_the_silent_follower_is_fenced() -> None:
+    quorum = Quorum(make_config(), now_ms=0)
+    quorum.start_brokers(1, 2, 3, 4)
+    partition = PartitionRegistration((1, 2, 3, 4), (1, 2, 3, 4), 1, 1, 1, 2)
+    quorum.inject(TopicRecord("t", TOPIC_ID), partition.to_record(TOPIC_ID, 0))
+    for _ in range(2):
+        for broker_id in (2, 3):
+            quorum.heartbeat(broker_id, unreachable=(1,))
+    assert leaders(quorum) == [1]
+    quorum.heartbeat(4, want_fence=True)
+    quorum.heartbeat(2, unreachable=(1,))
+    assert leaders(quorum) == [2]
+
+
 def test_report_that_was_taken_back_or_whose_broker_is_fenced_does_not_count() -> None:
     quorum = led_by_1()
     quorum.heartbeat(2, unreachable=(1,))
