@@ -491,6 +491,12 @@ class LogManager:
         own = self._logs_in(log_dir)
         recovery_points: Offsets = {managed.partition: managed.log.flushed_offset for _, managed in own}
         log_starts: Offsets = {managed.partition: managed.log.log_start_offset for _, managed in own}
+        # Without its row a damaged log that is not put aside yet would look torn after a crash, and be cut.
+        going = set(self._damaged_names.values())
+        for stored, rows in ((log_dir.recovery_points, recovery_points), (log_dir.log_starts, log_starts)):
+            rows.update(
+                {one: offset for one, offset in stored.items() if folder_name(TopicPartition(*one)) in going}
+            )
         return recovery_points, log_starts
 
     async def checkpoint_high_watermarks(self) -> None:

@@ -416,8 +416,11 @@ class BrokerServer:
         rows: list[ListOffsetsPartitionResponse] = []
         for row in effect.rows:
             timestamp, offset, error_code = -1, row.offset, row.error_code
-            managed = self._log_manager.managed(PartitionId(row.topic_id, row.partition_index))
-            if row.lookup is not None and managed is not None:
+            key = PartitionId(row.topic_id, row.partition_index)
+            managed = self._log_manager.managed(key)
+            if row.lookup is not None and managed is None:
+                error_code = ErrorCode.KAFKA_STORAGE_ERROR  # gone since it was asked for
+            elif row.lookup is not None and managed is not None:
                 is_newest = row.lookup == MAX_TIMESTAMP
                 wanted = managed.log.max_timestamp if is_newest else row.lookup
                 try:
@@ -428,8 +431,14 @@ class BrokerServer:
                     timestamp, offset = found
                 elif found is not None and is_newest:
                     error_code = ErrorCode.OFFSET_NOT_AVAILABLE  # not committed yet
+                if not self.core.leads(key, row.leader_epoch):
+                    # What a later leader has cut away was not found: that is no answer about its log.
+                    timestamp, offset, error_code = -1, -1, ErrorCode.NOT_LEADER_OR_FOLLOWER
                 await self._clock.sleep(0)  # each partition is a turn of its own
             rows.append(_offset_row(row, error_code, timestamp, offset))
+        if self.pump.is_ended or not exchange.is_open:
+            exchange.drop()
+            return
         exchange.respond(ListOffsetsResponse(0, None, tuple(rows)))
 
     def _forget_topic(self, effect: ForgetTopic) -> None:

@@ -133,7 +133,8 @@ class WatchedDisk:
         return await self._watch(path).names.over(self._disk.exists(path))
 
     async def space(self, path: str) -> Space:
-        return await self._watch(path).names.over(self._disk.space(path))
+        # Asked for every second and mostly answered from memory: it would hide that others hang.
+        return await self._disk.space(path)
 
     async def lock_folder(self, path: str) -> None:
         await self._watch(path).names.over(self._disk.lock_folder(path))
