@@ -293,8 +293,8 @@ class RealDisk:
         """`handle_limit`: how many files may have a descriptor at a time; None: as many as the system
         gives."""
         self._handles = Handles(handle_limit)
-        self._flushes = _started(FLUSH_THREADS, "flush")
-        self._names = _started(NAME_THREADS, "disk")
+        self._flushes = started_threads(FLUSH_THREADS, "flush")
+        self._names = started_threads(NAME_THREADS, "disk")
         #: descriptors of `.lock` files: the kernel frees them when the process ends, however it ends
         self._locks: list[int] = []
 
@@ -424,7 +424,7 @@ def _disk_error(
     return kind(path, operation, number, error.strerror or str(error))
 
 
-def _started(count: int, name: str) -> ThreadPoolExecutor:
+def started_threads(count: int, name: str) -> ThreadPoolExecutor:
     """Threads that run already: one that starts later may find no memory for its stack, in the middle of a
     write that other threads of the pool then do all the same."""
     pool = ThreadPoolExecutor(count, thread_name_prefix=name)

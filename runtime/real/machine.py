@@ -14,13 +14,12 @@ import resource
 import signal
 import time
 from collections.abc import Callable, Coroutine
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from holdfast.runtime.api import Disk, Runtime
 from holdfast.runtime.core.handle_lru import handle_limit
 from holdfast.runtime.power.power_loss import TrackedDisk
-from holdfast.runtime.real.disk import RealDisk
+from holdfast.runtime.real.disk import RealDisk, started_threads
 from holdfast.runtime.real.network import RealNetwork
 from holdfast.runtime.tasks import HeldTasks
 
@@ -97,7 +96,7 @@ def real_runtime(unsynced: str | None = None) -> Runtime:
     open_files_max = None if soft == resource.RLIM_INFINITY else soft
     limit = None if open_files_max is None else handle_limit(open_files_max)
     disk: Disk = RealDisk(limit) if unsynced is None else TrackedDisk(unsynced, limit)
-    tasks = HeldTasks(ThreadPoolExecutor(1, thread_name_prefix="compute"))
+    tasks = HeldTasks(started_threads(1, "compute"))
     return Runtime(RealClock(), RealRandom(), RealNetwork(), disk, tasks, open_files_max)
 
 

@@ -517,16 +517,15 @@ class ReplicaManager:
         own = self.image.brokers.get(self.broker_id)
         if not self.offline or own is None or own.broker_epoch != self._lifecycle.broker_epoch:
             return ()
-        return _by_topic(
-            key for key in sorted(self.offline) if key not in own.offline_replicas and self._is_assigned(key)
-        )
+        named = own.offline_replicas
+        return _by_topic(sorted(key for key in self.offline if key not in named and self._is_assigned(key)))
 
     def online_to_report(self) -> tuple[OfflineTopic, ...]:
         """Replicas that have begun anew and that the image's registration still names as offline."""
         own = self.image.brokers.get(self.broker_id)
         if own is None or not own.offline_replicas or own.broker_epoch != self._lifecycle.broker_epoch:
             return ()
-        return _by_topic(key for key in sorted(own.offline_replicas) if key in self.partitions)
+        return _by_topic(sorted(key for key in own.offline_replicas if key in self.partitions))
 
     def _is_assigned(self, key: PartitionId) -> bool:
         """Metadata assigns a replica of the partition to this broker."""
