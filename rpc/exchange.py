@@ -48,6 +48,10 @@ class OfConnection:
         """Most bytes that a large answer may have now, 0 for none: others have not taken theirs."""
         return self._connection.room_for_answer
 
+    def vouch(self) -> None:
+        """The peer is a node of the cluster: it does not compete with strangers for memory."""
+        self._connection.vouch()
+
 
 class Exchange(OfConnection):
     """One request and the duty to answer it exactly once: `respond`, `fail` or `drop`."""
@@ -103,10 +107,6 @@ class Exchange(OfConnection):
     def is_open(self) -> bool:
         """True while an answer is still due and could still arrive."""
         return not self._is_answered and self._connection.is_open
-
-    def vouch(self) -> None:
-        """The peer is a node of the cluster: it does not compete with strangers for memory."""
-        self._connection.vouch()
 
     def let_go(self) -> None:
         """The request's bytes are not needed any more, although its answer is still due."""

@@ -205,6 +205,7 @@ class Server:
         if self._is_closing:
             return "the node is stopping"
         if len(self._connections) >= self._connection_max:
+            self.shares.refused_count += 1
             return f"{self._connection_max} connections are open; close some or raise the limit"
         refusal = self.shares.refusal(connection.host)
         if refusal is not None:
@@ -650,7 +651,8 @@ class ServerConnection:
             self._connection.pause_reading()
         else:
             # Time that passed while we did not read is not the peer's.
-            self._heard_ms = self._frame_begun_ms = self._clock.now_ms()
+            now_ms = self._heard_ms = self._frame_begun_ms = self._clock.now_ms()
+            self.account.heard_ms = self.account.begun_ms = now_ms
             self._connection.resume_reading()
 
 

@@ -50,11 +50,17 @@ class KafkaApi(IntEnum):
 
     @property
     def min_version(self) -> int:
-        return min(schema_name_map[self.schema_name])
+        return _VERSIONS[self][0]
 
     @property
     def max_version(self) -> int:
-        return max(schema_name_map[self.schema_name])
+        return _VERSIONS[self][1]
+
+
+#: {API: (lowest, highest version that kio has)}
+_VERSIONS = {
+    api: (min(schema_name_map[api.schema_name]), max(schema_name_map[api.schema_name])) for api in KafkaApi
+}
 
 
 @cache

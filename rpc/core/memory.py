@@ -157,6 +157,8 @@ class MemoryBudget:
         self._unread: dict[int, Account] = {}
         self._backlog: dict[int, Account] = {}
         self._last_id = 0
+        #: when a connection was last cut off because others starved
+        self._starved_cut_ms = 0
 
     # --- accounts ------------------------------------------------------------------------------------------
 
@@ -303,8 +305,11 @@ class MemoryBudget:
         waiting_since = [one.waiting_since_ms for one in self._waiting.values() if one.wanted_bytes]
         if waiting_since:
             cut += self._slow_senders(now_ms)
-            if not cut and now_ms - min(waiting_since) >= STARVED_MS:
+            # what the last one gives back may come late: its requests are answered first
+            since_ms = max(min(waiting_since), self._starved_cut_ms)
+            if not cut and now_ms - since_ms >= STARVED_MS:
                 cut += _cut_largest(self._accounts.values(), "held_bytes")
+                self._starved_cut_ms = now_ms
         return [*cut, *self._retries()]
 
     def _slow_senders(self, now_ms: int) -> list[Effect]:
