@@ -4,6 +4,7 @@ Owns the commands; what a fault does and how it is undone is `localcluster.fault
 `localcluster.compose_faults`'. A fault lasts for --seconds, until Ctrl-C, or until `holdfast chaos heal`.
 """
 
+import signal
 import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
@@ -290,10 +291,26 @@ def _done(faults: Sequence[Undoable], seconds: float | None, is_quiet: bool) -> 
         click.echo("ending it", err=True)
     finally:
         if not stays:
-            for fault in reversed(faults):
-                fault.heal()
+            _heal(faults)
             click.echo("healed", err=is_quiet)
     return done
+
+
+def _heal(faults: Sequence[Undoable]) -> None:
+    """All of them, also when one cannot be healed and on a second Ctrl-C. Raises: the first error."""
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM)}
+    failure: Exception | None = None
+    try:
+        for fault in reversed(faults):
+            try:
+                fault.heal()
+            except (ClusterError, OSError) as error:
+                failure = failure or error
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if failure is not None:
+        raise failure
 
 
 for _name in _MAKERS:

@@ -81,6 +81,8 @@ class _End(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
         self._transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._transport.set_write_buffer_limits(high=_HIGH_BYTES)
+        if self._pauses:  # an order came while the connection was being made
+            self._transport.pause_reading()
         self._made(transport.get_extra_info("peername")[1])
 
     def hold(self, is_held: bool) -> None:

@@ -5,6 +5,7 @@ node's again, and what it made of the damage stays.
 """
 
 import os
+import secrets
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -60,7 +61,7 @@ class _Damage(Fault):
     def _aside(self, path: Path) -> None:
         """Keep what the file is, for healing; the file itself stays."""
         folder = self.cluster.home(self.node) / ASIDE
-        aside = folder / f"{len(list(folder.glob('*')))}-{path.name}"
+        aside = folder / f"{secrets.token_hex(4)}-{path.name}"
 
         def copy() -> None:
             folder.mkdir(exist_ok=True)

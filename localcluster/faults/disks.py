@@ -4,6 +4,7 @@ That is what the power-loss drivers ext4 and xfs give them (root). A file system
 filled or frozen: the faults are refused there.
 """
 
+import errno
 import fcntl
 import os
 from collections.abc import Mapping
@@ -12,7 +13,7 @@ from typing import Any
 
 from holdfast.localcluster.faults.fault import Fault, FaultRefused
 from holdfast.localcluster.faults.journal import undoes
-from holdfast.localcluster.nodes import Node
+from holdfast.localcluster.nodes import ClusterError, Node
 from holdfast.localcluster.power.loop_disk import FILE_SYSTEMS
 from holdfast.localcluster.processes import LocalCluster
 
@@ -22,7 +23,10 @@ _FREEZE, _THAW = 0xC0045877, 0xC0045878
 
 @undoes("remove-ballast")
 def _remove_ballast(cluster: LocalCluster, details: Mapping[str, Any]) -> None:
-    (cluster.data_folder(cluster.node(details["node"])).parent / BALLAST).unlink(missing_ok=True)
+    folder = cluster.data_folder(cluster.node(details["node"])).parent
+    if not os.path.ismount(folder):
+        raise ClusterError(f"the disk of {details['node']} is not mounted: start the node, then heal again")
+    (folder / BALLAST).unlink(missing_ok=True)
 
 
 @undoes("thaw")
@@ -31,8 +35,9 @@ def _undo_freeze(cluster: LocalCluster, details: Mapping[str, Any]) -> None:
     if os.path.ismount(folder):
         try:
             _order(folder, _THAW)
-        except OSError:  # EINVAL: it is not frozen
-            return
+        except OSError as error:
+            if error.errno != errno.EINVAL:  # it is not frozen
+                raise
 
 
 class OwnDiskFault(Fault):
