@@ -321,7 +321,7 @@ def log_start(folder: str) -> int | None:
     """
     try:
         text = (Path(folder) / "leader-epoch-checkpoint").read_text(encoding="utf-8")
-        version, count, *lines = text.split("\n")
+        version, count, *lines = _sound_lines(text)
         rows = [(int(epoch), int(offset)) for epoch, offset in (line.split(" ") for line in lines[:-1])]
     except (FileNotFoundError, ValueError):
         return None
@@ -332,10 +332,23 @@ def log_start(folder: str) -> int | None:
 def _checkpoint(path: Path) -> dict[tuple[str, int], int] | None:
     """The rows behind version and number of rows; None when the file is missing, cut or no checkpoint."""
     try:
-        version, count, *lines = path.read_text(encoding="utf-8").split("\n")
+        version, count, *lines = _sound_lines(path.read_text(encoding="utf-8"))
         rows = [line.rsplit(" ", 2) for line in lines[:-1]]
         offsets = {(topic, int(partition)): int(offset) for topic, partition, offset in rows}
         is_whole = version == "0" and int(count) == len(rows) and lines[-1:] == [""]
     except (FileNotFoundError, ValueError):
         return None
     return offsets if is_whole else None
+
+
+def _sound_lines(text: str) -> list[str]:
+    """The lines before `crc32c ########`, which covers them; older builds and Kafka write none.
+
+    Raises: ValueError for another crc.
+    """
+    lines = text.split("\n")
+    if len(lines) > 1 and lines[-2].startswith("crc32c "):
+        crc = lines.pop(-2).removeprefix("crc32c ")
+        if int(crc, 16) != google_crc32c.value("\n".join(lines).encode()):
+            raise ValueError("the crc does not match")
+    return lines

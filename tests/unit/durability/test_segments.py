@@ -20,12 +20,14 @@ from holdfast.durability.segments import (
     Undecodable,
     batch_records,
     high_watermarks,
+    log_start,
     parse_log_dirs,
     read_segment,
     recovery_points,
     replica_folders,
 )
 from holdfast.protocol.record_batch import Record, encode_batch
+from holdfast.storage.checkpoint import encode_rows
 
 
 def batch_of(base_offset: int, values: list[bytes], epoch: int = 4) -> bytes:
@@ -198,3 +200,16 @@ def test_a_checkpoint_that_is_cut_is_none(tmp_path: Path) -> None:
     for size in range(len(text)):
         (tmp_path / "replication-offset-checkpoint").write_text(text[:size])
         assert high_watermarks(str(tmp_path)) is None
+
+
+def test_checkpoints_are_read_as_the_broker_writes_them(tmp_path: Path) -> None:
+    """Without them no batch of a replica would lie below a high watermark, and nothing would be compared."""
+    text = encode_rows([("my-topic", 0, 17), ("other", 3, 0)])
+    (tmp_path / "replication-offset-checkpoint").write_text(text)
+    (tmp_path / "recovery-point-offset-checkpoint").write_text(text)
+    (tmp_path / "leader-epoch-checkpoint").write_text(encode_rows([(3, 5), (4, 9)]))
+    assert high_watermarks(str(tmp_path)) == {("my-topic", 0): 17, ("other", 3): 0}
+    assert recovery_points(str(tmp_path)) == high_watermarks(str(tmp_path))
+    assert log_start(str(tmp_path)) == 5
+    (tmp_path / "replication-offset-checkpoint").write_text(text.replace("17", "18"))
+    assert high_watermarks(str(tmp_path)) is None
