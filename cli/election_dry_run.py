@@ -50,6 +50,9 @@ def try_election(
         if not compares_logs or described.eligible_leader_replicas is None:
             text = "logs are compared with the recovery manager and ELR on only; use DESIGNATION or UNCLEAN"
             return Trial(None, RowError(ErrorCode.INVALID_REQUEST, text))
+        if kind is ElectionKind.LONGEST_LOG_BALANCED and before.electable:
+            text = f"complete replicas are away; start one of {_ids(before.electable)}"
+            return Trial(None, RowError(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, text))
         return Trial(_comparison(kind, before, is_active_replica), None)
     mode = {ElectionKind.PREFERRED: ElectionMode.PREFERRED, ElectionKind.UNCLEAN: ElectionMode.UNCLEAN}
     context = replace(context_of(described, is_active), mode=mode.get(kind, ElectionMode.ONLINE))
@@ -68,8 +71,6 @@ def _comparison(
 ) -> str:
     """R64, R65: whose logs would be compared, and who is waited for."""
     is_balanced = kind is ElectionKind.LONGEST_LOG_BALANCED
-    if is_balanced and partition.electable:
-        return f"would wait for {_ids(partition.electable)}, which nothing acknowledged is lost with"
     there = [replica for replica in partition.replicas if is_active(replica)]
     awaited = [replica for replica in partition.last_known_elr if replica not in there]
     text = f"would compare the logs of {_ids(there) or 'no broker yet'}"

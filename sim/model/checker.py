@@ -169,7 +169,8 @@ class BalancedRecovery:
             reply for member in ids(part.last_known_elr) if (reply := recovery.replies[member]) is not None
         ]
         last_epoch, end_offset = max((reply[1:] for reply in known), default=(-1, 0))
-        if end_offset and last_epoch != best[1]:
+        is_proof = len(known) >= part.min_isr
+        if end_offset and last_epoch != best[1] and is_proof:
             return (
                 f"{chosen} is chosen with {best}, last known ELR {members(part.last_known_elr)} has {known}"
             )

@@ -135,6 +135,8 @@ def change(
             isr = part.isr & replicas  # the last member stays, though it is fenced (F7)
         if part.leader in order and setup.elr:
             known = part.leader
+        elif rules.loses_last_member(setup, part, isr, forgotten) and part.isr & replicas:
+            known = part.isr.bit_length() - 1
     epoch = rules.leader_epoch(part, leader, takes_over, bool(part.replicas & ~replicas))
     new = (order, adding, removing, original, isr, elr, last_known_elr, known, leader, epoch, min_isr)
     if new == (
@@ -533,7 +535,7 @@ def recover(w: ModelWorld, bits: int) -> bool:
             continue
         chosen = w.rules.recovery_choice(w, part, recovery)
         if chosen >= 0:
-            proof = w.setup.strategy == BALANCED and bool(part.last_known_elr)
+            proof = w.setup.strategy == BALANCED and w.rules.known_held_everything(part)
             w.checker.recovered(w, part, recovery, chosen)
             w.mark("recovery by all last known" if proof else "recovery without proof")
             return change(w, part, part.isr, RECOVERY, w.active, designated=chosen, proof=proof)

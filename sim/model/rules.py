@@ -349,12 +349,18 @@ class Rules:
         if strategy == BALANCED and part.last_known_elr:
             if part.last_known_elr & ~valid:
                 return -1
-            if not recovery.timed_out and valid != active:
+            wanted = active if self.known_held_everything(part) else part.replicas
+            if not recovery.timed_out and valid != wanted:
                 return -1
-            valid = self.candidates_of_recovery(part, recovery, valid)
         elif not recovery.timed_out and valid != (part.replicas if strategy == BALANCED else active):
             return -1
+        if self.known_held_everything(part) and not part.last_known_elr & ~valid:
+            valid = self.candidates_of_recovery(part, recovery, valid)
         return self.best_log(part, recovery, valid)
+
+    def known_held_everything(self, part: PartitionState) -> bool:
+        """Within the fault budget one of the last known ELR has lost nothing: they are min ISR or more."""
+        return part.last_known_elr.bit_count() >= max(1, part.min_isr)
 
     def candidates_of_recovery(self, part: PartitionState, recovery: ModelRecovery, valid: int) -> int:
         """The last known ELR, and all that end in the same epoch as the best of it: one leader wrote both.
@@ -383,6 +389,17 @@ class Rules:
                 if best < 0 or key > best_key:
                     best, best_key = broker, key
         return best
+
+    def loses_last_member(self, setup: Setup, part: PartitionState, isr: int, forgotten: int) -> bool:
+        """With ELR on again, the member leaves that F7 has kept in the ISR: it was the last to lead."""
+        return (
+            setup.elr
+            and part.leader < 0
+            and part.last_known_leader < 0
+            and not isr
+            and part.isr.bit_count() == 1
+            and not part.isr & forgotten
+        )
 
     def seats_after_recovery(self, part: PartitionState, leader: int, min_isr: int) -> int:
         """Last known ELR after an election by logs: the seats stay until min ISR is reached (D8.1, D8.4)."""

@@ -324,7 +324,7 @@ def compares_logs_beside_elr(
     setting=FIGURE_8,
     killed_by="A-14@1",
 )
-def believes_later_epochs(original: Any, partition: Any, strategy: Any, replies: Any) -> Any:
+def believes_later_epochs(original: Any, partition: Any, replies: Any) -> Any:
     """The highest epoch wins, also that of a replica outside the last known ELR (the KIP's text)."""
     return replies
 
@@ -332,13 +332,13 @@ def believes_later_epochs(original: Any, partition: Any, strategy: Any, replies:
 @mutant(
     unclean_recovery, "_provable", breaks="R66", by="A-14 Refinement", setting=ALL_EMPTY, killed_by="A-14@9"
 )
-def elects_empty_logs(original: Any, partition: Any, strategy: Any, replies: Any) -> Any:
+def elects_empty_logs(original: Any, partition: Any, replies: Any) -> Any:
     """A last known ELR without records sets the epoch, and a replica outside it with records is left out."""
-    if strategy is Strategy.BALANCED and partition.last_known_elr:
+    if partition.last_known_elr and set(partition.last_known_elr) <= replies.keys():
         known = [replies[replica] for replica in partition.last_known_elr if replica in replies]
         if max(reply.end_offset for reply in known) == 0:
             return {replica: reply for replica, reply in replies.items() if reply.end_offset == 0}
-    return original(partition, strategy, replies)
+    return original(partition, replies)
 
 
 @mutant(unclean_recovery, "_counted", breaks="R68", by="G-4", setting=ALL_EMPTY, killed_by="G-4@50")

@@ -48,6 +48,12 @@ def elect_leader(
         text = "logs are compared only while the recovery manager and ELR are on; use DESIGNATED or UNCLEAN"
         return OperationResult(ErrorCode.INVALID_REQUEST, text)
     strategy = _STRATEGIES[request.election_type]
+    if strategy is Strategy.BALANCED and partition.electable:
+        away = ", ".join(map(str, partition.electable))
+        text = (
+            f"complete replicas are away; start one of {away}, or use LONGEST_LOG_AGGRESSIVE or DESIGNATION"
+        )
+        return OperationResult(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, text)
     recovery.force(draft.image, topic, request.partition_index, strategy)
     return DONE
 

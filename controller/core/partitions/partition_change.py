@@ -156,10 +156,8 @@ def change_partition(
         if not context.elr_enabled and not isr:
             # without ELR the last member stays, though it is fenced (F7)
             isr = tuple(r for r in before.isr if r in replicas)
-        if before.leader is not None and context.elr_enabled:
-            known = before.leader if before.leader in replicas else None
-        if not context.elr_enabled:
-            known = None
+        known = _last_to_lead(before, isr, requested) if context.elr_enabled else None
+        known = known if known in replicas else None
     lost_replica = not set(before.replicas).issubset(replicas)
     # R2: any decision about the leader raises the epoch, also for no leader; R4 step 4: so does a lost
     # replica
@@ -187,6 +185,21 @@ def change_partition(
     change = PartitionChange(before, before.merge(record), record, decision, dropped)
     _check(change, after, requested, context)
     return change
+
+
+def _last_to_lead(
+    before: PartitionRegistration, isr: tuple[int, ...], requested: RequestedChange
+) -> int | None:
+    """The last known leader of a partition without a leader (F40).
+
+    Without ELR the last ISR member, which led, stays in the ISR, and none is noted (F7). When ELR is on again
+    and that member leaves, it is the last to have led.
+    """
+    if before.leader is not None:
+        return before.leader
+    if before.last_known_leader is None and len(before.isr) == 1 and not isr:
+        return None if before.isr[0] in requested.forgotten else before.isr[0]
+    return before.last_known_leader
 
 
 def _after_unclean_election(

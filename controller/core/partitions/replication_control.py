@@ -210,8 +210,8 @@ class ReplicationControl:
         static = self._config.static
         compares_logs = self.compares_logs(image)
         if mode is None:
-            unclean = image.topic_config(topic_name, "unclean.leader.election.enable", static)
-            mode = ElectionMode.UNCLEAN if unclean and not compares_logs else ElectionMode.ONLINE
+            unclean = not compares_logs and self._elects_any_replica(image, topic_name)
+            mode = ElectionMode.UNCLEAN if unclean else ElectionMode.ONLINE
         return ElectionContext(
             is_active=is_active,
             elr_enabled=image.elr_enabled,
@@ -239,10 +239,20 @@ class ReplicationControl:
         The cluster's dynamic value counts, else this node's file. So an operator can compare with Kafka's
         behaviour while the cluster runs.
         """
+        return self._is_manager_enabled(image) and image.elr_enabled
+
+    def _is_manager_enabled(self, image: MetadataImage) -> bool:
         enabled = image.cluster_config(RECOVERY_MANAGER_KEY)
-        return (
-            bool(self._config.recovery_manager_enabled if enabled is None else enabled) and image.elr_enabled
-        )
+        return bool(self._config.recovery_manager_enabled if enabled is None else enabled)
+
+    def _elects_any_replica(self, image: MetadataImage, topic_name: str) -> bool:
+        """Where no logs are compared: what the older key says, unless the manager is on and waits for ELR.
+        Then a strategy that is set counts, and only Aggressive takes any replica (R69)."""
+        static = self._config.static
+        strategy = image.topic_config(topic_name, "unclean.recovery.strategy", static)
+        if strategy is not None and self._is_manager_enabled(image):
+            return bool(strategy == "Aggressive")
+        return bool(image.topic_config(topic_name, "unclean.leader.election.enable", static))
 
     def change(
         self,

@@ -346,7 +346,7 @@ class UncleanRecovery:
             if _is_decided(partition, recovery, statement, valid):
                 del self._recoveries[key]
                 self.elections[strategy] += 1
-                chosen = best_log(partition, _provable(partition, strategy, valid))
+                chosen = best_log(partition, _provable(partition, valid))
                 # R68: the election reports the candidates, their logs and what it may lose
                 most = most_lost(partition, valid, recovery.ceilings, chosen)
                 logs = _log_ends(valid, recovery.claims)
@@ -469,25 +469,29 @@ def _log_ends(replies: dict[int, LogReply], claims: dict[int, int]) -> tuple[Log
     return tuple(logs)
 
 
-def _provable(
-    partition: PartitionRegistration, strategy: Strategy, replies: dict[int, LogReply]
-) -> dict[int, LogReply]:
+def _provable(partition: PartitionRegistration, replies: dict[int, LogReply]) -> dict[int, LogReply]:
     """The answers that the choice may rest on; all of them where nothing can be proved.
 
     R66 alone would let any higher epoch win. But a leader may commit records of earlier epochs and write none
     of its own, while a replica outside the last known ELR ends in an epoch between, which was never committed
-    (Raft's figure 8). The last known ELR held everything, so the best of its logs has it all. A log that ends
-    in the same epoch was written by the same leader, so a longer one holds all of that and more. If all of
-    their logs are empty, nothing was ever committed, or all that was is lost: then any replica with records
-    may lead (R66).
+    (Raft's figure 8). If the last known ELR held everything and all of it has answered, the best of its logs
+    has it all. A log that ends in the same epoch was written by the same leader, so a longer one holds all of
+    that and more. If all of their logs are empty, nothing was ever committed, or all that was is lost: then
+    any replica with records may lead (R66).
     """
-    if not _waits_for_all_known(partition, strategy):
+    if not _known_held_everything(partition) or any(r not in replies for r in partition.last_known_elr):
         return replies
     known = {replica: reply for replica, reply in replies.items() if replica in partition.last_known_elr}
     best = known[best_log(partition, known)]
     if best.end_offset == 0:
         return replies
     return {replica: reply for replica, reply in replies.items() if reply.last_epoch == best.last_epoch}
+
+
+def _known_held_everything(partition: PartitionRegistration) -> bool:
+    """Fewer than min ISR members may all have lost their tails within the fault budget. So few are known
+    when ELR was switched on with a partition that had no leader, or when members were unregistered."""
+    return len(partition.last_known_elr) >= max(1, partition.min_isr)
 
 
 def _waits_for_all_known(partition: PartitionRegistration, strategy: Strategy) -> bool:
@@ -537,12 +541,12 @@ def _is_decided(
     partition: PartitionRegistration, recovery: Recovery, asked: AskForLogs, valid: dict[int, LogReply]
 ) -> bool:
     """True when the answers suffice for an election (R64, R65, D8.3)."""
-    if _waits_for_all_known(partition, recovery.strategy):
-        if any(replica not in valid for replica in asked.must):
-            return False
-        return recovery.has_timed_out or len(valid) == len(asked.must + asked.others)
+    waits = _waits_for_all_known(partition, recovery.strategy)
+    if waits and any(replica not in valid for replica in asked.must):
+        return False
     if recovery.has_timed_out and valid:
         return True
-    # no replica is known to be complete: Balanced waits for all logs of the partition
-    enough = partition.replicas if recovery.strategy is Strategy.BALANCED else asked.others
-    return len(valid) == len(enough)
+    if recovery.strategy is not Strategy.BALANCED or (waits and _known_held_everything(partition)):
+        return len(valid) == len(asked.must + asked.others)
+    # too few are known to have been complete: Balanced waits for all logs of the partition
+    return len(valid) == len(partition.replicas)

@@ -74,12 +74,24 @@ def configured(image: MetadataImage, topic_name: str, key: str) -> str | None:
     return None
 
 
-def compares_logs(image: MetadataImage, is_on_in_files: bool) -> bool:
-    """R69: the recovery manager is on, and so is ELR."""
+def is_manager_on(image: MetadataImage, is_on_in_files: bool) -> bool:
+    """Logs are to be compared where that is possible."""
     values = image.configs.get(CLUSTER_RESOURCE)
     text = None if values is None else values.get("unclean.recovery.manager.enabled")
-    is_on = is_on_in_files if text is None else text == "true"
-    return is_on and image.features.get(ELR_FEATURE, 0) > 0
+    return is_on_in_files if text is None else text == "true"
+
+
+def compares_logs(image: MetadataImage, is_on_in_files: bool) -> bool:
+    """R69: the recovery manager is on, and so is ELR."""
+    return is_manager_on(image, is_on_in_files) and image.features.get(ELR_FEATURE, 0) > 0
+
+
+def takes_any_replica(image: MetadataImage, topic_name: str, is_on_in_files: bool) -> bool:
+    """R69: without ELR, a strategy that is configured counts before the older key while the manager is on."""
+    strategy = configured(image, topic_name, "unclean.recovery.strategy")
+    if strategy is not None and is_manager_on(image, is_on_in_files):
+        return strategy == "Aggressive"
+    return configured(image, topic_name, "unclean.leader.election.enable") == "true"
 
 
 @dataclass(slots=True)

@@ -13,7 +13,7 @@ from holdfast.controller.core.partitions import leader_balance, replication_cont
 from holdfast.controller.core.quorum_controller import QuorumController
 from holdfast.metadata.ids import PartitionId
 from holdfast.metadata.image import MetadataImage
-from holdfast.sim.checks.observe.views import compares_logs, configured, may_lead
+from holdfast.sim.checks.observe.views import compares_logs, may_lead, takes_any_replica
 
 #: longer than any story, ms
 _NEVER_MS = 120_000
@@ -87,7 +87,7 @@ class Passes:
         return [
             PartitionId(topic.topic_id, index)
             for topic, index, row in image.leaderless_partitions()
-            if configured(image, topic.name, "unclean.leader.election.enable") == "true"
+            if takes_any_replica(image, topic.name, self._core.config.recovery_manager_enabled)
             and any(may_lead(image, one, PartitionId(topic.topic_id, index)) for one in row.replicas)
         ]
 

@@ -159,8 +159,10 @@ class Recoveries:
         needed: Collection[int] = _proofs(row, known.recovery)
         if now_ms - known.since_ms < self._core.config.recovery_timeout_ms:
             active = {one for one in row.replicas if may_lead(image, one, key)}
-            knows_nothing = known.recovery.strategy is Strategy.BALANCED and not needed
-            needed = row.replicas if knows_nothing else {*needed, *active}
+            # fewer than min ISR may all have lost something (R66)
+            knows_little = len(needed) < max(1, row.min_isr)
+            is_balanced = known.recovery.strategy is Strategy.BALANCED
+            needed = row.replicas if is_balanced and knows_little else {*needed, *active}
         return {*needed} - self._answered(key, known)
 
     def _answered(self, key: PartitionId, known: _Known) -> set[int]:
@@ -192,12 +194,13 @@ class Recoveries:
             return self._promised(effects)
         found = []
         for (topic_name, index), (topic_id, row) in wanted.items():
+            if strategy is Strategy.BALANCED and (row.isr or row.elr):
+                continue  # refused: a complete replica is away
             self._wishes[PartitionId(topic_id, index)] = strategy, _configured(image, topic_name)
             recovery = self._core.recovery._recoveries.get(PartitionId(topic_id, index))
-            is_awaited = strategy is Strategy.BALANCED and bool(row.isr or row.elr)
             if (topic_id, index) in self._core.recovery._dirty:
                 continue  # its turn comes
-            if not is_awaited and (recovery is None or recovery.strategy is not strategy):
+            if recovery is None or recovery.strategy is not strategy:
                 found.append(f"{topic_name}-{index} is not recovered as asked, {strategy.name}: {recovery}")
         return found
 

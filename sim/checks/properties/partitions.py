@@ -385,7 +385,7 @@ class BestLogWins(Property):
         )
         known = max((logs[b] for b in change.before.last_known_elr if b in logs), default=(-1, 0))
         best = [max(logs.values())]
-        if known[1]:
+        if known[1] and len(change.before.last_known_elr) >= change.before.min_isr:
             # a later epoch from outside the last known ELR proves nothing; Aggressive takes it all the same
             proved = max(end for end in logs.values() if end[0] == known[0])
             best = [proved, *best] if unclean else [proved]

@@ -120,6 +120,9 @@ class ModelCluster:
 @lru_cache(maxsize=64)
 def _setup(elr: bool, manager: bool, strategy: str | None, unclean_elections: bool) -> Setup:
     usual = AGGRESSIVE if unclean_elections else BALANCED
+    if strategy is not None and manager:
+        # without ELR no logs are compared, and the strategy says whether any replica may lead (R69)
+        unclean_elections = strategy == "Aggressive"
     return Setup(
         brokers=BROKERS_MAX,
         partitions=0,

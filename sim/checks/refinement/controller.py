@@ -169,7 +169,7 @@ def _recovered(w: ModelWorld, part: PartitionState, change: Change) -> Problem:
         part.recovery = None
         recovery = actions.recovery_of(w, part)
         if recovery is not None and chosen == _choice(w, part, recovery, change):
-            proof = strategy == BALANCED and bool(part.last_known_elr)
+            proof = strategy == BALANCED and w.rules.known_held_everything(part)
             cause = model_state.RECOVERY
             actions.change(w, part, part.isr, cause, w.active, designated=chosen, proof=proof)
             return None

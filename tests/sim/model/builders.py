@@ -150,12 +150,16 @@ class DirectedWalk:
         self._checked()
         return granted
 
-    def recover(self) -> None:
+    def recover(self, *, timed_out: bool = False) -> None:
         """The controller compares the logs of those that are there, and elects if it may."""
         w = self.world
         for broker in w.brokers:
             controller.ask_for_log_info(w, broker.id << 8)
             self.deliver()
+        if timed_out:
+            recovery = controller.recovery_of(w, self.part)
+            assert recovery is not None
+            recovery.timed_out = True
         controller.recover(w, ORDINARY)
         self.learn()
 

@@ -110,7 +110,7 @@ KILLING_SEEDS: dict[str, tuple[int, str]] = {
     "no-divergence-check": (0, "I-8 LeaderCandidateCompleteness"),
     "no-gate": (0, "A-2 HighWatermarkQuorum"),
     "recovers-at-random": (0, "A-14 BalancedRecovery"),
-    "recovers-from-outsiders": (131, "A-14 BalancedRecovery"),
+    "recovers-from-outsiders": (220, "A-14 BalancedRecovery"),
     "recovers-on-first-reply": (0, "A-14 BalancedRecovery"),
     "recovers-without-revalidation": (1, "A-14 BalancedRecovery"),
     "redirects-drop-candidates": (191, "A-17 ReassignmentKeepsData"),

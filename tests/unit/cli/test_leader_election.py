@@ -198,12 +198,6 @@ FORGETFUL = partition(eligible_leader_replicas=(), last_known_elr=(1, 2), last_k
         (ElectionKind.DESIGNATION, LEADERLESS, (), "would elect 3 (elr)"),
         (ElectionKind.LONGEST_LOG_AGGRESSIVE, FORGETFUL, (1,), "would compare the logs of 2,3"),
         (ElectionKind.LONGEST_LOG_BALANCED, FORGETFUL, (1,), "would compare the logs of 2,3, and wait for 1"),
-        (
-            ElectionKind.LONGEST_LOG_BALANCED,
-            LEADERLESS,
-            (3,),
-            "would wait for 3, which nothing acknowledged is lost with",
-        ),
         (ElectionKind.LONGEST_LOG_AGGRESSIVE, LEADERLESS, (3,), "would compare the logs of 1,2"),
         # R27: the broker is there, the log dir of this replica is not
         (ElectionKind.UNCLEAN, ON_FAILED_DISK, (), "would elect 2 (unclean_random); records may be lost"),
@@ -223,6 +217,7 @@ def test_a_dry_run_says_what_the_controller_would_do(
         (ElectionKind.UNCLEAN, led(2, (2,)), (), None, ErrorCode.ELECTION_NOT_NEEDED),
         (ElectionKind.UNCLEAN, LEADERLESS, (1, 2, 3), None, ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE),
         (ElectionKind.DESIGNATION, LEADERLESS, (), 4, ErrorCode.INVALID_REQUEST),
+        (ElectionKind.LONGEST_LOG_BALANCED, LEADERLESS, (3,), None, ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE),
         (ElectionKind.DESIGNATION, LEADERLESS, (3,), 3, ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE),
         (ElectionKind.DESIGNATION, ON_FAILED_DISK, (), 1, ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE),
         (

@@ -135,10 +135,18 @@ class SecondCluster:
     @property
     def compares_logs(self) -> bool:
         """The manager needs the sets of ELR (R69)."""
+        return self.manager_is_on and self.elr
+
+    @property
+    def manager_is_on(self) -> bool:
         switch = self.cluster.get("unclean.recovery.manager.enabled")
-        return (self.manager if switch is None else switch == "true") and self.elr
+        return self.manager if switch is None else switch == "true"
 
     def allows_unclean(self, topic: str) -> bool:
+        """A strategy that is set counts before the flag, with the manager on (R69)."""
+        strategy = self.setting(topic, "unclean.recovery.strategy") if self.manager_is_on else None
+        if strategy is not None:
+            return not self.compares_logs and strategy.lower() == "aggressive"
         return not self.compares_logs and self.setting(topic, "unclean.leader.election.enable") == "true"
 
     # --- the transition of one partition (R4) ------------------------------------------------------------
@@ -160,6 +168,7 @@ class SecondCluster:
         part = self.parts[name]
         before = part.facts()
         old_isr, old_leader, old_replicas = set(part.isr), part.leader, set(part.replicas)
+        old_known = part.last_leader
         if mode is None:
             mode = "unclean" if self.allows_unclean(name[0]) else "online"
         configured = int(self.setting(name[0], "min.insync.replicas") or 1)
@@ -233,6 +242,9 @@ class SecondCluster:
             part.last_leader = None
         elif old_leader is not None:
             part.last_leader = old_leader if old_leader in replicas else None
+        elif old_known is None and len(old_isr) == 1 and not new_isr and old_isr != {gone}:
+            (last,) = old_isr  # whom F7 has kept
+            part.last_leader = last if last in replicas else None
         if winner != old_leader or joined or old_replicas - replicas:
             part.leader_epoch += 1
         if part.facts() != before:
@@ -360,14 +372,17 @@ class SecondCluster:
                 for r, answer in comparison.answers.items()
                 if r in ready and answer[0] == self.brokers[r].epoch
             }
+            # fewer than min ISR may all have lost their tails
+            proof = len(part.seats) >= max(1, part.min_isr)
             if by_seats:
-                done = part.seats <= valid.keys() and (comparison.timed_out or valid.keys() == ready)
+                everyone = ready if proof else set(part.replicas)
+                done = part.seats <= valid.keys() and (comparison.timed_out or valid.keys() == everyone)
             elif comparison.timed_out:
                 done = bool(valid)
             else:
                 done = valid.keys() == (set(part.replicas) if strategy == "Balanced" else ready)
             if done:
-                if by_seats:
+                if proof and part.seats <= valid.keys():
                     # the seats hold what was committed, and so does a longer log of the same epoch: no other,
                     # unless the seats have nothing at all
                     last, end = max(valid[r] for r in part.seats)

@@ -204,6 +204,8 @@ class SecondOpinion(SecondCluster):
         if not self.compares_logs:
             return self.error("INVALID_REQUEST", text)
         wanted = "Aggressive" if kind == "longest_log_aggressive" else "Balanced"
+        if wanted == "Balanced" and (part.isr or part.elr):
+            return self.error("ELIGIBLE_LEADERS_NOT_AVAILABLE", text)
         self.forced[name] = (wanted, self.configured(name[0]))
         return None
 
