@@ -19,6 +19,12 @@ LEFT_OUT = {"__pycache__", "build", "dist", "node_modules"}
 #: pure modules that are parts of a bigger one and are tested through it: {module: test below tests/unit}
 TESTED_WITH = {
     "holdfast.broker.core.counts": "broker/test_replica_manager.py",
+    "holdfast.broker.core.groups.group": "broker/groups/test_membership.py",
+    "holdfast.broker.core.groups.membership": "broker/groups/test_membership.py",
+    "holdfast.broker.core.groups.offsets": "broker/groups/test_offsets.py",
+    "holdfast.broker.core.groups.records": "broker/groups/test_offsets.py",
+    "holdfast.broker.core.groups.shard": "broker/groups/test_offsets.py",
+    "holdfast.broker.core.groups.timers": "broker/groups/test_membership.py",
     "holdfast.broker.core.registration.known_brokers": "broker/test_replica_manager.py",
     "holdfast.client.core.partition_fetch": "client/test_fetcher.py",
     "holdfast.kafka_listener.core.apis.cluster": "kafka_listener/test_translations.py",
