@@ -30,6 +30,8 @@ TESTED_WITH = {
     "holdfast.kafka_listener.core.apis.cluster": "kafka_listener/test_translations.py",
     "holdfast.kafka_listener.core.apis.configs": "kafka_listener/test_translations.py",
     "holdfast.kafka_listener.core.apis.fetch": "kafka_listener/test_translations.py",
+    "holdfast.kafka_listener.core.apis.group_offsets": "kafka_listener/test_translations.py",
+    "holdfast.kafka_listener.core.apis.groups": "kafka_listener/test_translations.py",
     "holdfast.kafka_listener.core.apis.metadata": "kafka_listener/test_translations.py",
     "holdfast.kafka_listener.core.apis.offsets": "kafka_listener/test_translations.py",
     "holdfast.kafka_listener.core.apis.partitions": "kafka_listener/test_translations.py",
