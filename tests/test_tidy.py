@@ -42,6 +42,7 @@ TESTED_WITH = {
     "holdfast.protocol.schema.types": "protocol/test_schema.py",
     "holdfast.raft.core.following": "raft/test_scenarios.py",
     "holdfast.raft.core.serving": "raft/test_scenarios.py",
+    "holdfast.storage.core.log_tap": "storage/test_log.py",
 }
 
 
