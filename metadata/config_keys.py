@@ -307,6 +307,7 @@ BROKER_KEYS: tuple[ConfigKey, ...] = (
         1,
         32767,
     ),
+    _int("offsets.topic.segment.bytes", 100 << 20, "Size at which __consumer_offsets rolls a segment.", 1024),
     _int("offsets.commit.timeout.ms", 5_000, "An offset that is not committed by then is refused.", 1),
     _int(
         "offsets.retention.minutes",

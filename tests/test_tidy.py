@@ -24,6 +24,7 @@ TESTED_WITH = {
     "holdfast.broker.core.groups.offsets": "broker/groups/test_offsets.py",
     "holdfast.broker.core.groups.records": "broker/groups/test_offsets.py",
     "holdfast.broker.core.groups.shard": "broker/groups/test_offsets.py",
+    "holdfast.broker.core.groups.snapshot": "broker/groups/test_snapshots.py",
     "holdfast.broker.core.groups.timers": "broker/groups/test_membership.py",
     "holdfast.broker.core.registration.known_brokers": "broker/test_replica_manager.py",
     "holdfast.client.core.partition_fetch": "client/test_fetcher.py",

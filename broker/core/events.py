@@ -451,6 +451,14 @@ class Reset:
 
 
 @dataclass(frozen=True, slots=True)
+class MoveLogStart:
+    """Flush the log, and let it begin at this committed offset from now on; nothing comes back."""
+
+    key: PartitionId
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
 class StartEpoch:
     """Record the leader epoch at the log's end; EpochStarted comes back."""
 
@@ -586,6 +594,7 @@ Effect: TypeAlias = (
     | Flush
     | Truncate
     | Reset
+    | MoveLogStart
     | StartEpoch
     | StoreCeilings
     | OpenLog

@@ -16,6 +16,10 @@ METADATA_MAX_BYTES = 512 << 10
 NEW_MEMBER_TIMEOUT_MS = 300_000
 #: A part of the log that could not be read is read again after so long, in ms.
 RETRY_READ_MS = 1_000
+#: A snapshot is written once the log has so many records since the last one, and four times as many as the
+#: snapshot would have; in batches of about so many bytes.
+SNAPSHOT_RECORDS_MIN = 10_000
+SNAPSHOT_BATCH_BYTES = 256 << 10
 #: Bytes of the log that one turn of the event loop replays.
 READ_MAX_BYTES = 1 << 20
 
@@ -34,6 +38,8 @@ class GroupConfig:
     commit_timeout_ms: int
     retention_ms: int
     retention_check_ms: int
+    segment_bytes: int
+    snapshot_records_min: int = SNAPSHOT_RECORDS_MIN
 
     @classmethod
     def from_static(cls, static: Mapping[str, Any]) -> "GroupConfig":
@@ -49,6 +55,7 @@ class GroupConfig:
             commit_timeout_ms=static["offsets.commit.timeout.ms"],
             retention_ms=static["offsets.retention.minutes"] * 60_000,
             retention_check_ms=static["offsets.retention.check.interval.ms"],
+            segment_bytes=static["offsets.topic.segment.bytes"],
         )
 
 

@@ -60,11 +60,6 @@ from holdfast.protocol.topic_names import OFFSETS_TOPIC
 #: How long the creation of the topic may take, in ms, and how long to wait before it is tried again.
 _CREATE_TIMEOUT_MS = 10_000
 _CREATE_RETRY_MS = 500
-#: Offsets are kept by their own rules, and never because a segment is old or large.
-_TOPIC_CONFIGS = (
-    TopicConfig("retention.ms", "-1"),
-    TopicConfig("retention.bytes", "-1"),
-)
 _NO_TEXT = "the topic of the offsets is not ready; try again"
 
 
@@ -239,7 +234,13 @@ class GroupCoordinator:
             return
         live = sum(not broker.is_fenced for broker in self._image().sorted_brokers())
         replicas = max(1, min(self._config.replication_factor, live))
-        topic = CreatableTopic(OFFSETS_TOPIC, self._config.partition_count, replicas, (), _TOPIC_CONFIGS)
+        # Offsets are kept by their own rules, and never deleted because a segment is old or large.
+        configs = (
+            TopicConfig("retention.ms", "-1"),
+            TopicConfig("retention.bytes", "-1"),
+            TopicConfig("segment.bytes", str(self._config.segment_bytes)),
+        )
+        topic = CreatableTopic(OFFSETS_TOPIC, self._config.partition_count, replicas, (), configs)
         self._is_creating = True
         self._turn.outbox.append(CreateOffsetsTopic(CreateTopicsRequest(_CREATE_TIMEOUT_MS, False, (topic,))))
 

@@ -6,21 +6,33 @@ What is committed changes the groups in the order of the log, also when nothing 
 """
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
-from holdfast.broker.core.events import Append, AppendResult, BatchToAppend, Effect, ReadGroupLog, Respond
+from holdfast.broker.core.events import (
+    Append,
+    AppendResult,
+    BatchToAppend,
+    Effect,
+    MoveLogStart,
+    ReadGroupLog,
+    Respond,
+)
 from holdfast.broker.core.groups.config import READ_MAX_BYTES, RETRY_READ_MS, GroupConfig
 from holdfast.broker.core.groups.group import Group, StoredOffset
 from holdfast.broker.core.groups.records import (
+    GroupKey,
     GroupRecord,
+    GroupRecordKey,
+    GroupRecordValue,
     GroupValue,
     OffsetKey,
     OffsetValue,
     decode_group_batches,
     encode_group_batch,
 )
+from holdfast.broker.core.groups.snapshot import Snapshot
 from holdfast.broker.core.groups.timers import Timers
 from holdfast.broker.core.replicas.partition import Partition
 from holdfast.metadata.ids import PartitionId
@@ -111,8 +123,11 @@ class Shard:
         #: next offset to replay, and where the replay ends
         self._position = -1
         self._load_end = -1
-        #: {group: the last record of it}, while the log is replayed
+        #: {group: the last committed record of it}
         self._values: dict[str, GroupValue] = {}
+        #: every write that has no result yet, in the order of the log
+        self._in_flight: dict[GroupWrite, None] = {}
+        self._snapshot = Snapshot(turn.config.snapshot_records_min)
 
     @property
     def name(self) -> str:
@@ -163,8 +178,9 @@ class Shard:
         try:
             for next_offset, records in decode_group_batches(batches):
                 self._position = next_offset
+                self._snapshot.count(len(records))
                 for record in records:
-                    self._replay_one(record)
+                    self._apply(record)
         except (SchemaError, CorruptBatch) as error:
             self._cannot_read(str(error))
             return
@@ -182,7 +198,8 @@ class Shard:
         text = f"{self.name}: this broker does not coordinate its groups: {why}"
         self._turn.outbox.append(LogLine(Level.ERROR, text))
 
-    def _replay_one(self, record: GroupRecord) -> None:
+    def _apply(self, record: GroupRecord) -> None:
+        """It is committed. What members do is known before it is, and is not changed by it."""
         key, value = record
         if isinstance(key, OffsetKey):
             self._apply_offset(key, value)
@@ -194,15 +211,15 @@ class Shard:
     def _finish_loading(self) -> None:
         for group_id, value in self._values.items():
             self.group(group_id).load(value)
-        self._values = {}
         self.state = ShardState.ACTIVE
         text = f"{self.name}: coordinates {len(self.groups)} groups in epoch {self.leader_epoch}"
         self._turn.outbox.append(LogLine(Level.INFO, text))
         self.loaded(self)
+        self._maybe_snapshot()
 
     # --- writes -------------------------------------------------------------------------------------------
 
-    def write(self, records: Sequence[GroupRecord], answer: Callable[[ErrorCode], None] | None) -> None:
+    def write(self, records: Sequence[GroupRecord], answer: Callable[[ErrorCode], None] | None) -> GroupWrite:
         """Append records as with acks=all; `answer` is called once. They may be committed after an error,
         too."""
         write = GroupWrite(self, tuple(records), answer)
@@ -212,12 +229,14 @@ class Shard:
             code = ErrorCode.MESSAGE_TOO_LARGE
         if code is not ErrorCode.NONE:
             write.decide(_for_members(code))
-            return
+            return write
+        self._in_flight[write] = None
         to_append = BatchToAppend(self.key, self.leader_epoch, check_batch(batch), memoryview(batch))
         self._turn.outbox.append(Append(write, (to_append,)))
         if answer is not None:
             timeout_ms = self._turn.config.commit_timeout_ms
             self._turn.after(timeout_ms, lambda: write.decide(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+        return write
 
     def appended(self, write: GroupWrite, result: AppendResult) -> None:
         """The result of the append of a write."""
@@ -225,6 +244,7 @@ class Shard:
             write.decide(ErrorCode.NOT_COORDINATOR)
             return
         if result.error_code is not ErrorCode.NONE:
+            del self._in_flight[write]
             write.decide(_for_members(result.error_code))
             return
         write.end_offset = result.end_offset
@@ -236,10 +256,12 @@ class Shard:
         high_watermark = self._partition.high_watermark
         while self._writes and self._writes[0].end_offset <= high_watermark:
             write = self._writes.popleft()
-            for key, value in write.records:
-                if isinstance(key, OffsetKey):
-                    self._apply_offset(key, value)
+            del self._in_flight[write]
+            self._snapshot.count(len(write.records))
+            for record in write.records:
+                self._apply(record)
             write.decide(ErrorCode.NONE)
+        self._maybe_snapshot()
 
     def _apply_offset(self, key: OffsetKey, value: object) -> None:
         partition = PartitionId(key.topic_id, key.partition_index)
@@ -250,6 +272,54 @@ class Shard:
             group = self.groups[key.group_id]
             group.offsets.pop(partition, None)
             self.forget_if_idle(group)
+
+    # --- snapshots ----------------------------------------------------------------------------------------
+
+    def _maybe_snapshot(self) -> None:
+        """Write all that is known once more when the log has become long, and let it begin there: a batch at
+        a time, each when the one before is committed."""
+        if self.is_active and self._snapshot.is_due(self._live_count):
+            self._snapshot.begin(self._keys())
+            self._write_snapshot()
+
+    def _live_count(self) -> int:
+        return len(self._values) + sum(len(group.offsets) for group in self.groups.values())
+
+    def _keys(self) -> Iterator[GroupRecordKey]:
+        for group_id in sorted(self._values):
+            yield GroupKey(group_id)
+        for group_id in sorted(self.groups):
+            group = self.groups.get(group_id)
+            for topic_id, index in () if group is None else tuple(group.offsets):
+                yield OffsetKey(group_id, topic_id, index)
+
+    def _write_snapshot(self) -> None:
+        changing = {key: value for write in self._in_flight for key, value in write.records}
+        records = self._snapshot.next_batch(
+            lambda key: changing[key] if key in changing else self._known(key)
+        )
+        if records:
+            self._snapshot.written(self.write(records, self._snapshot_committed))
+        else:
+            start = self._snapshot.end()
+            self._turn.outbox.append(MoveLogStart(self.key, start))
+            text = f"{self.name}: {self._live_count()} records of groups were written anew, from {start} on"
+            self._turn.outbox.append(LogLine(Level.INFO, text))
+
+    def _known(self, key: GroupRecordKey) -> GroupRecordValue:
+        if isinstance(key, GroupKey):
+            return self._values.get(key.group_id)
+        group = self.groups.get(key.group_id)
+        stored = None
+        if group is not None:
+            stored = group.offsets.get(PartitionId(key.topic_id, key.partition_index))
+        return None if stored is None else OffsetValue(*stored)
+
+    def _snapshot_committed(self, code: ErrorCode) -> None:
+        if code is ErrorCode.NONE:
+            self._write_snapshot()
+        else:
+            self._snapshot.give_up()
 
     def close(self) -> list[Group]:
         """Another broker coordinates these groups from here on: waiting commits are answered so. Returns

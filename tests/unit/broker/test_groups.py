@@ -1,13 +1,16 @@
 """Groups on real nodes in memory: the topic of the offsets is made, and offsets outlive their coordinator."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from holdfast.client.admin import Admin
 from holdfast.client.core.errors import ClientError
+from holdfast.metadata.ids import PartitionId
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.topic_names import OFFSETS_TOPIC, TopicPartition
+from holdfast.storage.log import Log
 from tests.unit.broker.cluster import Cluster
 
 T0 = TopicPartition("t", 0)
@@ -22,10 +25,17 @@ class Play:
         self.admin = Admin(servers, runtime=cluster._client)
 
     @classmethod
-    async def begin(cls) -> "Play":
-        cluster = await Cluster(offsets_topic_num_partitions="2").boot()
+    async def begin(cls, **properties: str) -> "Play":
+        cluster = await Cluster(3, **{"offsets_topic_num_partitions": "2", **properties}).boot()
         await cluster.topic()
         return cls(cluster)
+
+    def logs(self, partition: int) -> list[Log]:
+        """Of a partition of the offsets, on all brokers that run."""
+        topic = self.cluster.image.topic(OFFSETS_TOPIC)
+        assert topic is not None
+        key = PartitionId(topic.topic_id, partition)
+        return [m.node.log_manager.logs[key] for m in self.cluster.machines.values() if m.is_running]
 
     async def ask(self, call: Any) -> Any:
         """The answer, or the client's error."""
@@ -81,6 +91,32 @@ async def test_offsets_survive_a_stop_of_the_whole_cluster() -> None:
         await machine.boot()
     await play.cluster.all_run()
     assert await play.offset() == 5
+    await play.end()
+
+
+async def test_the_log_of_the_offsets_is_short_on_every_replica_and_stays_so() -> None:
+    play = await Play.begin(
+        log_retention_check_interval_ms="1000",
+        offsets_topic_segment_bytes="2048",
+        offsets_topic_num_partitions="1",
+    )
+    for machine in play.cluster.machines.values():
+        turn = machine.node.core.groups._turn
+        turn.config = replace(turn.config, snapshot_records_min=20)
+    for offset in range(70):
+        assert await play.ask(play.admin.alter_group_offsets("g", {T0: offset})) is None
+    await play.cluster.eventually(
+        lambda: all(40 < log.log_start_offset < log.log_end_offset for log in play.logs(0))
+    )
+    await play.cluster.eventually(lambda: all(log.size_bytes < 6_000 for log in play.logs(0)))
+    starts = [log.log_start_offset for log in play.logs(0)]
+    for machine in play.cluster.machines.values():
+        await machine.stop()
+        await machine.boot()
+        await play.cluster.all_run()
+        await play.cluster.eventually(lambda: all(len(row.isr) == 3 for row in _rows(play.cluster)))
+    assert [log.log_start_offset for log in play.logs(0)] == starts
+    assert await play.offset() == 69
     await play.end()
 
 

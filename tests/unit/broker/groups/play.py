@@ -18,6 +18,7 @@ from holdfast.broker.core.events import (
     GroupClient,
     GroupLogRead,
     GroupRequestReceived,
+    MoveLogStart,
     ReadGroupLog,
     Respond,
 )
@@ -73,6 +74,7 @@ class Log:
     batches: list[tuple[int, bytes]] = field(default_factory=list)
     end: int = 0
     high_watermark: int = 0
+    start: int = 0
 
     def append(self, batch: Any, count: int) -> int:
         head, rest = stamp(batch, self.end, 0)
@@ -87,7 +89,15 @@ class Log:
 class Play:
     """One coordinator and what it answers."""
 
-    def __init__(self, log: Log | None = None, *, epoch: int = 1, loads: bool = True, **static: Any) -> None:
+    def __init__(
+        self,
+        log: Log | None = None,
+        *,
+        epoch: int = 1,
+        loads: bool = True,
+        snapshot_records: int | None = None,
+        **static: Any,
+    ) -> None:
         """`static`: values of keys, with `_` for `.`."""
         self.now_ms = 1_000
         self.log = log or Log()
@@ -106,12 +116,14 @@ class Play:
             leadership=SimpleNamespace(leader_epoch=epoch, start_offset=self.log.end),
             visible_high_watermark=self.log.end if loads else -1,
             high_watermark=self.log.end,
-            log=SimpleNamespace(log_start_offset=0),
+            log=SimpleNamespace(log_start_offset=self.log.start),
             check_produce=lambda acks: self.refusal,
         )
         self.partitions: dict[PartitionId, Any] = {KEY: self.partition}
         keys = {"group_initial_rebalance_delay_ms": 0, **static}
         config = GroupConfig.from_static(STATIC | {name.replace("_", "."): keys[name] for name in keys})
+        if snapshot_records is not None:
+            config = replace(config, snapshot_records_min=snapshot_records)
         self.coordinator = GroupCoordinator(
             config,
             self.partitions,
@@ -181,6 +193,8 @@ class Play:
                     self.reads.append(effect)
                     records = self.log.read(effect.start_offset, effect.end_offset)
                     self.read(effect, records)
+                case MoveLogStart(_, offset):
+                    self.log.start = offset
                 case CreateOffsetsTopic():
                     self.created.append(effect)
 
