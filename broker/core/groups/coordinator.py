@@ -8,7 +8,7 @@ for a coordinator.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from holdfast.broker.core.events import (
     Appended,
@@ -69,6 +69,14 @@ class _Deletion:
 
     reply_to: object
     rows: dict[int, DeletedGroup] = field(default_factory=dict)
+
+
+class GroupCounts(NamedTuple):
+    """What a broker coordinates. `loading`: partitions whose groups are not known yet."""
+
+    groups: dict[GroupState, int]
+    offsets: int
+    loading: int
 
 
 class GroupCoordinator:
@@ -184,6 +192,16 @@ class GroupCoordinator:
         self._turn.wall_ahead_ms = wall_ms - now_ms
         if self._expires_ms is None:
             self._expires_ms = now_ms + self._config.retention_check_ms
+
+    def counted(self) -> GroupCounts:
+        """For metrics."""
+        groups = dict.fromkeys(GroupState, 0)
+        offsets = 0
+        for shard in self.shards.values():
+            for group in shard.groups.values():
+                groups[group.state] += 1
+                offsets += len(group.offsets)
+        return GroupCounts(groups, offsets, sum(not shard.is_active for shard in self.shards.values()))
 
     # --- where a group is ---------------------------------------------------------------------------------
 

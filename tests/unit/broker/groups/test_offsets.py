@@ -347,6 +347,16 @@ def test_groups_are_listed_and_described() -> None:
     assert (missing.error_code, missing.state) == (ErrorCode.GROUP_ID_NOT_FOUND, "Dead")
 
 
+def test_groups_and_offsets_are_counted() -> None:
+    play = Play()
+    play.stable()
+    play.commit_offset(5, group="simple")
+    groups, offsets, loading = play.coordinator.counted()
+    assert {state.value: count for state, count in groups.items() if count} == {"Stable": 1, "Empty": 1}
+    assert (offsets, loading) == (1, 0)
+    assert play.successor(loads=False).coordinator.counted().loading == 1
+
+
 @pytest.mark.parametrize(
     ("metadata", "topics"),
     [
