@@ -109,6 +109,8 @@ GROUP_APIS = (
     ApiKey.DESCRIBE_GROUPS,
     ApiKey.DELETE_GROUPS,
 )
+#: Those of them whose answer may wait long for other members.
+WAITING_APIS = (ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP)
 #: Forwarded requests under way; further ones are refused.
 FORWARDED_MAX = 1000
 #: Between two attempts to reach the active controller for a client.
@@ -249,6 +251,8 @@ class BrokerServer:
         suffix = self._runtime.random.uuid().hex() if is_join else ""
         host = exchange.peer.rpartition(":")[0]
         client = GroupClient(exchange.client_id, host, exchange.listener_name, suffix)
+        if exchange.api_key in WAITING_APIS:  # the group has what it needs of the request
+            exchange.let_go()
         self.pump.post(GroupRequestReceived(exchange, message, client, self._clock.wall_ms()))
 
     def _question(self, exchange: Exchange) -> None:

@@ -293,7 +293,7 @@ class Admin:
         *,
         timeout_ms: float = _TIMEOUT_MS,
     ) -> None:
-        """Commit for a group that has no members; UNKNOWN_MEMBER_ID when it has some."""
+        """Commit for a group that has no members; NON_EMPTY_GROUP when it has some."""
         wanted = {TopicPartition(*partition): offset for partition, offset in offsets.items()}
         await admin_groups.alter_group_offsets(self._cluster, self._clock, group_id, wanted, timeout_ms)
 

@@ -158,8 +158,8 @@ async def alter_group_offsets(
     offsets: Mapping[TopicPartition, int],
     timeout_ms: float,
 ) -> None:
-    """Commit these offsets for a group that has no members. Raises: ClientError, with UNKNOWN_MEMBER_ID when
-    it has; TimedOut."""
+    """Commit these offsets for a group that has no members. Raises: ClientError, with NON_EMPTY_GROUP when it
+    has; TimedOut."""
     ids = await _topic_ids(cluster, timeout_ms)
     for topic, _ in offsets:
         if topic not in ids:
@@ -170,9 +170,15 @@ async def alter_group_offsets(
         for partition, offset in sorted(offsets.items())
     )
     request = OffsetCommitRequest(group_id, NO_GENERATION, "", None, rows)
-    _, answer = await _ask_coordinator(
-        cluster, clock, group_id, request, lambda response: response, timeout_ms
-    )
+    try:
+        _, answer = await _ask_coordinator(
+            cluster, clock, group_id, request, lambda response: response, timeout_ms
+        )
+    except ClientError as error:
+        if error.code is not ErrorCode.UNKNOWN_MEMBER_ID:
+            raise
+        code = ErrorCode.NON_EMPTY_GROUP
+        raise ClientError(f"group {group_id}: {code.name}: it has members; stop them first", code) from error
     for partition, row in zip(sorted(offsets), answer.partitions, strict=True):
         what = f"group {group_id}, {partition.topic}-{partition.partition}"
         raise_refusal(row.error_code, None, what)

@@ -9,6 +9,7 @@ from holdfast.client.admin import Admin
 from holdfast.client.core.errors import ClientError
 from holdfast.metadata.ids import PartitionId
 from holdfast.protocol.errors import ErrorCode
+from holdfast.protocol.messages.groups import JoinGroupProtocol, JoinGroupRequest
 from holdfast.protocol.topic_names import OFFSETS_TOPIC, TopicPartition
 from holdfast.storage.log import Log
 from tests.unit.broker.cluster import Cluster
@@ -129,6 +130,20 @@ async def test_a_group_is_listed_and_deleted() -> None:
     assert await play.ask(play.admin.list_groups()) == []
     assert (await play.ask(play.admin.delete_group("g"))).code is ErrorCode.GROUP_ID_NOT_FOUND
     assert (await play.ask(play.admin.describe_group("g"))).code is ErrorCode.GROUP_ID_NOT_FOUND
+    await play.end()
+
+
+async def test_offsets_of_a_group_with_members_are_theirs() -> None:
+    play = await Play.begin(group_initial_rebalance_delay_ms="0")
+    await play.ask(play.admin.alter_group_offsets("g", {T0: 5}))
+    coordinator = (await play.ask(play.admin.describe_group("g"))).coordinator_id
+    protocol = JoinGroupProtocol("range", b"")
+    join = JoinGroupRequest("g", 10_000, 10_000, "", None, "consumer", (protocol,), False, False)
+    joined = await play.cluster.call(coordinator, join)
+    assert (joined.error_code, joined.member_id[:5]) == (ErrorCode.NONE, "test-")
+    refused = await play.ask(play.admin.alter_group_offsets("g", {T0: 6}))
+    assert refused.code is ErrorCode.NON_EMPTY_GROUP
+    assert await play.offset() == 5
     await play.end()
 
 
