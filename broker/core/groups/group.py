@@ -61,6 +61,11 @@ class Member:
     #: a timer for its session is set, perhaps for an earlier time
     is_timed: bool = False
 
+    @property
+    def metadata_bytes(self) -> int:
+        """Bytes of what it says, in all protocols."""
+        return sum(len(one.metadata) for one in self.protocols)
+
     def metadata_for(self, protocol_name: str | None) -> bytes:
         """What it says for a protocol."""
         return next((one.metadata for one in self.protocols if one.name == protocol_name), b"")

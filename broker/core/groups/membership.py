@@ -11,6 +11,7 @@ from functools import partial
 
 from holdfast.broker.core.events import GroupClient
 from holdfast.broker.core.groups.config import (
+    GROUP_METADATA_MAX_BYTES,
     GROUPS_MAX,
     METADATA_MAX_BYTES,
     NAME_MAX,
@@ -113,6 +114,10 @@ class Membership:
             if member is not None:
                 self._remove(shard, group, member, ErrorCode.GROUP_MAX_SIZE_REACHED)
             return join_refused(ErrorCode.GROUP_MAX_SIZE_REACHED)
+        others = sum(one.metadata_bytes for one in group.members.values() if one.member_id != member_id)
+        if others + sum(len(one.metadata) for one in request.protocols) > GROUP_METADATA_MAX_BYTES:
+            text = f"the members of the group say more than {GROUP_METADATA_MAX_BYTES} bytes about themselves"
+            return join_refused(ErrorCode.GROUP_MAX_SIZE_REACHED, member_id, text)
         if not group.supports(request.protocol_type, [one.name for one in request.protocols]):
             return join_refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id)
         return None

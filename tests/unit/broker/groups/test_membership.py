@@ -158,6 +158,15 @@ def test_a_full_group_takes_no_further_member() -> None:
     assert play.code(play.join(needs_id=True)) == "GROUP_MAX_SIZE_REACHED"
 
 
+def test_a_group_whose_members_say_too_much_takes_no_further_member() -> None:
+    play = Play(group_initial_rebalance_delay_ms=10)
+    large = (("range", b"x" * (512 << 10)),)
+    names = [play.join(protocols=large) for _ in range(17)]
+    play.pass_ms(30)
+    assert [play.code(name) for name in names] == ["NONE"] * 16 + ["GROUP_MAX_SIZE_REACHED"]
+    assert play.joined(play.join(play.joined(names[0]).member_id, protocols=large)).generation_id == 1
+
+
 def test_an_answer_that_was_not_heard_is_given_again() -> None:
     play = Play(group_initial_rebalance_delay_ms=10)
     names = [play.join(), play.join()]
