@@ -31,6 +31,7 @@ from holdfast.broker.core.events import (
     Flushed,
     LogOpened,
     LogsOffline,
+    MoveLogStart,
     OpenLog,
     Reset,
     StartEpoch,
@@ -226,6 +227,21 @@ class LogEffects:
             if await self._log_manager.store_ceilings(log_dir, kept):
                 self._post(CeilingsStored(tuple(rows)))
         del self._ceilings[log_dir]
+
+    def move_start(self, effect: MoveLogStart) -> None:
+        """Let the log begin later. Flushed first: after a power loss a log must not end below its start."""
+        managed = self._log_manager.managed(effect.key)
+        if managed is not None:
+            self._in_order(effect.key, managed, partial(self._move_start, managed, effect))
+
+    async def _move_start(self, managed: ManagedLog, effect: MoveLogStart) -> None:
+        if self._log_manager.managed(effect.key) is managed:
+            try:
+                await managed.log.flush()
+            except DiskError as error:
+                self._log_manager.failed(managed, error)
+            else:
+                managed.log.move_start(effect.offset)
 
     def truncate(self, effect: Truncate) -> None:
         """Truncate the log (R81)."""

@@ -19,16 +19,23 @@ from holdfast.broker.core.events import (
     CloseSource,
     ConfigureLog,
     ControllerChanged,
+    CreateOffsetsTopic,
     DeleteLog,
     Effect,
     EndWithoutAnswer,
     Event,
     Flush,
     ForgetTopic,
+    GroupClient,
+    GroupLogRead,
+    GroupRequestReceived,
     MetadataCommitted,
+    MoveLogStart,
     OffsetRow,
+    OffsetsTopicCreated,
     OpenLog,
     QueueEmpty,
+    ReadGroupLog,
     ReadRow,
     RequestReceived,
     Reset,
@@ -43,6 +50,7 @@ from holdfast.broker.core.events import (
     Truncate,
 )
 from holdfast.broker.core.requests.log_info import Replica, answer_log_info
+from holdfast.broker.core.requests.produce_path import ProduceContext
 from holdfast.broker.log_effects import LogEffects
 from holdfast.broker.log_manager import LogManager
 from holdfast.broker.peers import Peers
@@ -66,6 +74,7 @@ from holdfast.protocol.messages.list_offsets import (
     ListOffsetsResponse,
 )
 from holdfast.protocol.messages.produce import ProduceRequest
+from holdfast.protocol.messages.topics import CreateTopicsRequest, CreateTopicsResponse
 from holdfast.rpc.channel import CallRefused, was_surely_not_done
 from holdfast.rpc.server import Exchange
 from holdfast.runtime.api import DiskError, NetworkError, Runtime
@@ -86,6 +95,22 @@ FORWARDED_APIS = (
     ApiKey.UNREGISTER_BROKER,
     ApiKey.ADD_RAFT_VOTER,
 )
+#: What the coordinator of a group answers, or in one case any broker.
+GROUP_APIS = (
+    ApiKey.FIND_COORDINATOR,
+    ApiKey.JOIN_GROUP,
+    ApiKey.SYNC_GROUP,
+    ApiKey.GROUP_HEARTBEAT,
+    ApiKey.LEAVE_GROUP,
+    ApiKey.OFFSET_COMMIT,
+    ApiKey.OFFSET_FETCH,
+    ApiKey.OFFSET_DELETE,
+    ApiKey.LIST_GROUPS,
+    ApiKey.DESCRIBE_GROUPS,
+    ApiKey.DELETE_GROUPS,
+)
+#: Those of them whose answer may wait long for other members.
+WAITING_APIS = (ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP)
 #: Forwarded requests under way; further ones are refused.
 FORWARDED_MAX = 1000
 #: Between two attempts to reach the active controller for a client.
@@ -138,6 +163,8 @@ class BrokerServer:
             Respond: self._respond,
             AnswerFetch: self._answer_fetch,
             Append: self._append,
+            ReadGroupLog: self._read_group_log,
+            CreateOffsetsTopic: self._create_offsets_topic,
             AppendFetched: self._logs.append_fetched,
             SendFetch: self.peers.send_fetch,
             Flush: self._logs.flush,
@@ -149,6 +176,7 @@ class BrokerServer:
             StoreCeilings: self._logs.store_ceilings,
             Truncate: self._logs.truncate,
             Reset: self._logs.reset,
+            MoveLogStart: self._logs.move_start,
             ConfigureLog: self._logs.configure,
             StoreBrokerEpoch: self._store_broker_epoch,
             OpenLog: self._logs.open,
@@ -195,6 +223,8 @@ class BrokerServer:
         handlers[ApiKey.GET_REPLICA_LOG_INFO] = self._log_info
         for key in FORWARDED_APIS:
             handlers[key] = self._forward
+        for key in GROUP_APIS:
+            handlers[key] = self._group_request
         return handlers
 
     def _is_refused(self, exchange: Exchange) -> bool:
@@ -212,6 +242,18 @@ class BrokerServer:
             self._forward(exchange)
         elif not self._is_refused(exchange):
             self.pump.post(RequestReceived(exchange, exchange.message))
+
+    def _group_request(self, exchange: Exchange) -> None:
+        if self._is_refused(exchange):
+            return
+        message = exchange.message
+        is_join = exchange.api_key is ApiKey.JOIN_GROUP
+        suffix = self._runtime.random.uuid().hex() if is_join else ""
+        host = exchange.peer.rpartition(":")[0]
+        client = GroupClient(exchange.client_id, host, exchange.listener_name, suffix)
+        if exchange.api_key in WAITING_APIS:  # the group has what it needs of the request
+            exchange.let_go()
+        self.pump.post(GroupRequestReceived(exchange, message, client, self._clock.wall_ms()))
 
     def _question(self, exchange: Exchange) -> None:
         if not self._is_refused(exchange):
@@ -279,7 +321,7 @@ class BrokerServer:
         self._forwarded += 1
         self._runtime.tasks.start(f"forward {exchange.api_key.name}", self._ask_controller(exchange))
 
-    async def _ask_controller(self, exchange: Exchange) -> None:
+    async def _ask_controller(self, exchange: "Exchange | _OwnQuestion") -> None:
         """Forward to the active controller until the deadline. Only what was surely not
         carried out is asked again."""
         timeout_ms = min(
@@ -340,10 +382,30 @@ class BrokerServer:
             exchange.hang_up(effect.refusal)
 
     def _append(self, effect: Append) -> None:
-        if self._logs.append(effect):
+        if self._logs.append(effect) and isinstance(effect.context, ProduceContext):
             # Answers may wait long for replication: by then the records are needed no more.
-            context: Any = effect.context
-            context.reply_to.let_go()
+            reply_to: Any = effect.context.reply_to
+            reply_to.let_go()
+
+    def _read_group_log(self, effect: ReadGroupLog) -> None:
+        records, problem = b"", None
+        managed = self._log_manager.managed(effect.key)
+        if managed is None:
+            problem = "the log is not available"
+        else:
+            try:
+                records = managed.log.read(effect.start_offset, effect.max_bytes, effect.end_offset)
+            except (OffsetOutOfRange, DiskError) as error:
+                problem = str(error)
+        wall_ms = self._clock.wall_ms()
+        self.pump.post(
+            GroupLogRead(effect.key, effect.leader_epoch, effect.start_offset, records, problem, wall_ms)
+        )
+
+    def _create_offsets_topic(self, effect: CreateOffsetsTopic) -> None:
+        self._forwarded += 1
+        question = _OwnQuestion(effect.request, lambda problem: self.pump.post(OffsetsTopicCreated(problem)))
+        self._runtime.tasks.start("create the topic of the offsets", self._ask_controller(question))
 
     def _answer_fetch(self, effect: AnswerFetch) -> None:
         exchange: Any = effect.reply_to
@@ -470,6 +532,28 @@ class BrokerServer:
 
     def _stop(self, effect: Stop) -> None:
         self._stopped(effect)
+
+
+class _OwnQuestion:
+    """A request to the active controller that no client has made; like an exchange, for `_ask_controller`."""
+
+    is_open = True
+
+    def __init__(self, message: CreateTopicsRequest, answered: Callable[[str | None], None]) -> None:
+        self.message = message
+        self._answered = answered
+
+    def respond(self, response: CreateTopicsResponse) -> None:
+        problem = response.error_message
+        for row in response.topics:
+            problem = problem or row.error_message
+        if problem is not None:
+            _log.warning("the topic of the offsets is not created: %s", problem)
+        self._answered(problem)
+
+    def fail(self, error_code: ErrorCode, text: str) -> None:
+        _log.warning("the topic of the offsets is not created: %s", text)
+        self._answered(text)
 
 
 def _offset_row(row: OffsetRow, error_code: int, timestamp: int, offset: int) -> ListOffsetsPartitionResponse:

@@ -22,6 +22,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "configs": ("holdfast.cli.configs", "Show and change configuration of topics and of the cluster."),
     "console-consumer": ("holdfast.cli.console_consumer", "Print the records of a topic."),
     "console-producer": ("holdfast.cli.console_producer", "Send lines of standard input as records."),
+    "consumer-groups": (
+        "holdfast.cli.consumer_groups",
+        "List and describe consumer groups with their lag, reset their offsets, delete them.",
+    ),
     "controller": ("holdfast.cli.node", "Run a controller in the foreground."),
     "demo": (
         "holdfast.drills.demo.command",

@@ -9,8 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import NamedTuple
 
-from holdfast.client import admin_configs, admin_logs, admin_partitions
+from holdfast.client import admin_configs, admin_groups, admin_logs, admin_partitions
 from holdfast.client.admin_configs import ConfigEntry, Features, FeatureUpdate, Resource
+from holdfast.client.admin_groups import GroupDescription, GroupListing, GroupOffset
 from holdfast.client.admin_partitions import NewPartitions, Reassignment
 from holdfast.client.admin_rows import ask_whole, check_complete, raise_refusal
 from holdfast.client.cluster_client import ClusterClient
@@ -268,6 +269,37 @@ class Admin:
         """Per partition (offset, timestamp, leader_epoch) for ms, -1 latest, -2 earliest, -3 newest."""
         wanted = {TopicPartition(*partition): stamp for partition, stamp in timestamps.items()}
         return await list_offsets(self._cluster, self._clock, wanted, timeout_ms)
+
+    # --- groups ---------------------------------------------------------------------------------------
+
+    async def list_groups(self, *, timeout_ms: float = _TIMEOUT_MS) -> list[GroupListing]:
+        """Consumer groups of all live brokers, by id."""
+        return await admin_groups.list_groups(self._cluster, self._clock, timeout_ms)
+
+    async def describe_group(self, group_id: str, *, timeout_ms: float = _TIMEOUT_MS) -> GroupDescription:
+        """State and members of a consumer group; GROUP_ID_NOT_FOUND when there is none."""
+        return await admin_groups.describe_group(self._cluster, self._clock, group_id, timeout_ms)
+
+    async def group_offsets(
+        self, group_id: str, *, timeout_ms: float = _TIMEOUT_MS
+    ) -> dict[TopicPartition, GroupOffset]:
+        """What a consumer group has committed; empty for one that is not there."""
+        return await admin_groups.group_offsets(self._cluster, self._clock, group_id, timeout_ms)
+
+    async def alter_group_offsets(
+        self,
+        group_id: str,
+        offsets: Mapping[tuple[str, int], int],
+        *,
+        timeout_ms: float = _TIMEOUT_MS,
+    ) -> None:
+        """Commit for a group that has no members; NON_EMPTY_GROUP when it has some."""
+        wanted = {TopicPartition(*partition): offset for partition, offset in offsets.items()}
+        await admin_groups.alter_group_offsets(self._cluster, self._clock, group_id, wanted, timeout_ms)
+
+    async def delete_group(self, group_id: str, *, timeout_ms: float = _TIMEOUT_MS) -> None:
+        """Delete a group without members and its offsets; NON_EMPTY_GROUP when it has some."""
+        await admin_groups.delete_group(self._cluster, self._clock, group_id, timeout_ms)
 
     # --- partitions -----------------------------------------------------------------------------------
 

@@ -26,6 +26,9 @@ QUICK_PROPERTIES = {
     "broker.session.timeout.ms": "2000",
     "broker.heartbeat.interval.ms": "300",
     "replica.lag.time.max.ms": "2000",
+    "group.initial.rebalance.delay.ms": "0",
+    "group.min.session.timeout.ms": "1000",
+    "offsets.topic.num.partitions": "4",
 }
 _ASK_TIMEOUT_MS = 10_000
 _POLL_S = 0.02

@@ -36,7 +36,7 @@ from holdfast.protocol.messages.topics import (
     TopicConfig,
     TopicPartitionCursor,
 )
-from holdfast.protocol.topic_names import topic_name_problem
+from holdfast.protocol.topic_names import OFFSETS_TOPIC, topic_name_problem
 
 NO_TOPIC_ID = bytes(16)
 
@@ -242,7 +242,8 @@ def _described_topic(
         for index, partition in partitions
     )
     configs = tuple(TopicConfig(name, value) for name, value in sorted(image.overrides(topic.name).items()))
-    return DescribedTopic(ErrorCode.NONE, topic.name, topic.topic_id, False, configs, rows)
+    is_internal = topic.name == OFFSETS_TOPIC
+    return DescribedTopic(ErrorCode.NONE, topic.name, topic.topic_id, is_internal, configs, rows)
 
 
 def _missing(name: str) -> ErrorCode:

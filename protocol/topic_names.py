@@ -4,6 +4,8 @@ from typing import NamedTuple
 
 #: What the metadata log is called, which is no topic.
 METADATA_TOPIC = "__cluster_metadata"
+#: Kafka's name of the topic of the groups and their offsets; only their coordinators write to it.
+OFFSETS_TOPIC = "__consumer_offsets"
 #: As in Kafka: folder names add the index.
 TOPIC_NAME_MAX = 249
 _TOPIC_LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")

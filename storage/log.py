@@ -21,6 +21,7 @@ from holdfast.storage.core.faults import CorruptLog
 from holdfast.storage.core.flush_policy import FlushPolicy
 from holdfast.storage.core.flush_stats import FlushReason, FlushStats
 from holdfast.storage.core.leader_epoch_cache import EpochEnd, EpochEntry, LeaderEpochCache
+from holdfast.storage.core.log_tap import LogTap
 from holdfast.storage.core.producer_state import ProducerState
 from holdfast.storage.core.retention import must_roll, old_count
 from holdfast.storage.epoch_file import load_epochs, read_epochs
@@ -54,24 +55,6 @@ class OffsetOutOfRange(Exception):
 
 class InvalidAppend(Exception):
     """Batches from a leader that do not continue this log; none of them was written (R84)."""
-
-
-class LogTap:
-    """Observes a log and changes nothing. A base class: each method does nothing."""
-
-    __slots__ = ()
-
-    def reset_begins(self) -> None:
-        """Called before `reset_to` drops everything."""
-
-    def reset_ended(self) -> None:
-        """Called when everything is dropped, durably."""
-
-    def retention_begins(self, wall_ms: int) -> None:
-        """Called before retention looks for old segments by this wall clock."""
-
-    def retention_ended(self, deleted_count: int) -> None:
-        """Called when retention has deleted so many segments."""
 
 
 class Log:
@@ -526,6 +509,12 @@ class Log:
             self._guard.fail(error)
             if not self._guard.is_heard:
                 raise
+
+    def move_start(self, offset: int) -> None:
+        """Begin at `offset` from now on, where a batch begins that is committed; never moves back. Segments
+        below it are deleted by a later `delete_old_segments`. Only what is durable can be the beginning."""
+        if self._log_start_offset < offset <= self._flushed_offset:
+            self._log_start_offset = offset
 
     async def delete_old_segments(self, wall_ms: int, high_watermark: int) -> int:
         """Delete segments beyond retention by time or size, and those below the log start; returns how many.

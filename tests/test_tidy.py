@@ -19,11 +19,20 @@ LEFT_OUT = {"__pycache__", "build", "dist", "node_modules"}
 #: pure modules that are parts of a bigger one and are tested through it: {module: test below tests/unit}
 TESTED_WITH = {
     "holdfast.broker.core.counts": "broker/test_replica_manager.py",
+    "holdfast.broker.core.groups.group": "broker/groups/test_membership.py",
+    "holdfast.broker.core.groups.membership": "broker/groups/test_membership.py",
+    "holdfast.broker.core.groups.offsets": "broker/groups/test_offsets.py",
+    "holdfast.broker.core.groups.records": "broker/groups/test_offsets.py",
+    "holdfast.broker.core.groups.shard": "broker/groups/test_offsets.py",
+    "holdfast.broker.core.groups.snapshot": "broker/groups/test_snapshots.py",
+    "holdfast.broker.core.groups.timers": "broker/groups/test_membership.py",
     "holdfast.broker.core.registration.known_brokers": "broker/test_replica_manager.py",
     "holdfast.client.core.partition_fetch": "client/test_fetcher.py",
     "holdfast.kafka_listener.core.apis.cluster": "kafka_listener/test_translations.py",
     "holdfast.kafka_listener.core.apis.configs": "kafka_listener/test_translations.py",
     "holdfast.kafka_listener.core.apis.fetch": "kafka_listener/test_translations.py",
+    "holdfast.kafka_listener.core.apis.group_offsets": "kafka_listener/test_translations.py",
+    "holdfast.kafka_listener.core.apis.groups": "kafka_listener/test_translations.py",
     "holdfast.kafka_listener.core.apis.metadata": "kafka_listener/test_translations.py",
     "holdfast.kafka_listener.core.apis.offsets": "kafka_listener/test_translations.py",
     "holdfast.kafka_listener.core.apis.partitions": "kafka_listener/test_translations.py",
@@ -34,6 +43,7 @@ TESTED_WITH = {
     "holdfast.protocol.schema.types": "protocol/test_schema.py",
     "holdfast.raft.core.following": "raft/test_scenarios.py",
     "holdfast.raft.core.serving": "raft/test_scenarios.py",
+    "holdfast.storage.core.log_tap": "storage/test_log.py",
 }
 
 

@@ -2,7 +2,7 @@
 
 Owns the order in which its parts see an event: requests and their answers, time, the controller's answers.
 The parts: `replica_manager` (metadata, partitions, logs), `partition`, `produce_path`, `fetch_path`,
-`fetcher`, `alter_partition`, `lifecycle`, `producer_ids`.
+`fetcher`, `alter_partition`, `lifecycle`, `producer_ids`, `groups`.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -26,12 +26,15 @@ from holdfast.broker.core.events import (
     FetchFailed,
     Flush,
     Flushed,
+    GroupLogRead,
+    GroupRequestReceived,
     LogDamaged,
     LogOpened,
     LogPutAside,
     LogsLoaded,
     LogsOffline,
     MetadataCommitted,
+    OffsetsTopicCreated,
     QueueEmpty,
     RequestReceived,
     Respond,
@@ -42,6 +45,7 @@ from holdfast.broker.core.events import (
     Tick,
     Truncated,
 )
+from holdfast.broker.core.groups.shard import GroupWrite
 from holdfast.broker.core.registration.controller_link import ControllerLink
 from holdfast.broker.core.registration.lifecycle import (
     RETRY_MS_MIN,
@@ -110,9 +114,13 @@ class Broker:
         self.produce_path = replica_manager.produce_path
         self.fetch_path = replica_manager.fetch_path
         self.fetchers = replica_manager.fetchers
+        self.groups = replica_manager.groups
         self._shrink_ms = now_ms
         self._handlers: dict[type, Callable[[Any, int], None]] = {
             RequestReceived: self._on_request,
+            GroupRequestReceived: self.groups.request,
+            GroupLogRead: self.groups.log_read,
+            OffsetsTopicCreated: self.groups.topic_created,
             Appended: self._on_appended,
             FetchAnswered: self._on_fetch_answered,
             RowsOmitted: self._on_rows_omitted,
@@ -159,6 +167,7 @@ class Broker:
             self.produce_path.next_deadline_ms(),
             self.fetch_path.next_deadline_ms(),
             self.fetchers.next_deadline_ms(),
+            self.groups.next_deadline_ms(),
             self._replica_manager.next_deadline_ms(),
         )
         deadline_ms = min(self._link.next_deadline_ms(), self._shrink_ms)
@@ -237,7 +246,10 @@ class Broker:
             if result.must_flush:
                 self._effects.append(Flush(result.key))
             self._replica_manager.advance(partition, now_ms)
-        self._effects += self.produce_path.appended(event, now_ms)
+        if isinstance(event.context, GroupWrite):
+            self.groups.appended(event, now_ms)
+        else:
+            self._effects += self.produce_path.appended(event, now_ms)
 
     def _on_flushed(self, event: Flushed, now_ms: int) -> None:
         self.fetchers.flushed(event.key)
@@ -306,6 +318,7 @@ class Broker:
                     partition, now_ms
                 )  # a follower that fell behind no longer holds back the high watermark (F3)
             self._replica_manager.lower_ceilings(now_ms)
+        self.groups.tick(now_ms)
         # last: what the high watermark has passed in this very tick is not late
         self._effects += self.produce_path.expire(now_ms)
         self._effects += self.fetch_path.expire(now_ms)

@@ -13,6 +13,7 @@ from holdfast.broker.core.replicas.divergence import LogView
 from holdfast.metadata.ids import PartitionId
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.fetch import FetchRequest, FetchResponse
+from holdfast.protocol.messages.topics import CreateTopicsRequest
 from holdfast.protocol.record_batch import BatchHeader, Buffer
 from holdfast.rpc.core.failures import CallFailure
 from holdfast.runtime.stats import LogLine
@@ -194,6 +195,45 @@ class RequestReceived:
     listener_name: str = ""
 
 
+class GroupClient(NamedTuple):
+    """Who sends a request about a group."""
+
+    client_id: str
+    host: str
+    listener_name: str
+    #: random, for the id of a new member
+    member_suffix: str
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRequestReceived:
+    """A request about groups. `wall_ms`: ms since 1970."""
+
+    reply_to: object
+    message: Any
+    client: GroupClient
+    wall_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class GroupLogRead:
+    """The answer to ReadGroupLog; `records` are empty when nothing is there, or because of a `problem`."""
+
+    key: PartitionId
+    leader_epoch: int
+    start_offset: int
+    records: bytes
+    problem: str | None
+    wall_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetsTopicCreated:
+    """The answer to CreateOffsetsTopic; `problem` is None when the topic was made."""
+
+    problem: str | None
+
+
 @dataclass(frozen=True, slots=True)
 class Appended:
     """Results of an Append, all in its order, or a part of them."""
@@ -363,6 +403,24 @@ class Append:
 
 
 @dataclass(frozen=True, slots=True)
+class ReadGroupLog:
+    """Read whole batches from `start_offset` on, below `end_offset`; GroupLogRead comes back."""
+
+    key: PartitionId
+    leader_epoch: int
+    start_offset: int
+    end_offset: int
+    max_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class CreateOffsetsTopic:
+    """Ask the active controller for this topic; OffsetsTopicCreated comes back."""
+
+    request: CreateTopicsRequest
+
+
+@dataclass(frozen=True, slots=True)
 class AppendFetched:
     """Append as follower; FetchedAppended comes back once, or in parts when a log is busy."""
 
@@ -390,6 +448,14 @@ class Reset:
 
     key: PartitionId
     start_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class MoveLogStart:
+    """Flush the log, and let it begin at this committed offset from now on; nothing comes back."""
+
+    key: PartitionId
+    offset: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -497,6 +563,9 @@ Event: TypeAlias = (
     | CleanShutdownDisproved
     | LogOpened
     | RequestReceived
+    | GroupRequestReceived
+    | GroupLogRead
+    | OffsetsTopicCreated
     | Appended
     | FetchedAppended
     | Flushed
@@ -519,10 +588,13 @@ Effect: TypeAlias = (
     | AnswerFetch
     | AnswerOffsets
     | Append
+    | ReadGroupLog
+    | CreateOffsetsTopic
     | AppendFetched
     | Flush
     | Truncate
     | Reset
+    | MoveLogStart
     | StartEpoch
     | StoreCeilings
     | OpenLog

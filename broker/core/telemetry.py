@@ -41,6 +41,7 @@ def families(
             "Consumers' fetches that wait for data.",
             core.fetch_path.waiting_count,
         ),
+        *_groups(core),
         counter(
             "kafka_server_metadata_violations_total",
             "Committed metadata records that contradict the image.",
@@ -72,6 +73,25 @@ def _life(core: Broker) -> list[MetricFamily]:
         ),
         gauge("kafka_server_broker_epoch", "Epoch of the registration, -1 for none.", lifecycle.broker_epoch),
         gauge("kafka_server_metadata_offset", "End of the applied metadata.", core.image.offset),
+    ]
+
+
+def _groups(core: Broker) -> list[MetricFamily]:
+    """Metrics of the groups that this broker coordinates."""
+    counted = core.groups.counted()
+    return [
+        MetricFamily(
+            "kafka_coordinator_groups",
+            MetricKind.GAUGE,
+            "Groups coordinated here by state.",
+            tuple(Sample(number, (("state", state.value),)) for state, number in counted.groups.items()),
+        ),
+        gauge("kafka_coordinator_group_offsets", "Committed offsets of these groups.", counted.offsets),
+        gauge(
+            "kafka_coordinator_loading_partitions",
+            "Partitions of the offsets led here whose groups are not known yet.",
+            counted.loading,
+        ),
     ]
 
 

@@ -35,3 +35,10 @@ def admin_code(code: int) -> int:
         # Kafka's clients look for the controller anew, and may ask another broker.
         return int(KafkaErrorCode.not_controller)
     return kafka_code(code)
+
+
+def group_code(code: int) -> int:
+    """Kafka's code for a request about a group; a broker that cannot serve it now is no coordinator."""
+    if code in (ErrorCode.BROKER_NOT_AVAILABLE, ErrorCode.REQUEST_LIMIT_REACHED):
+        return int(KafkaErrorCode.not_coordinator)  # clients look for it anew
+    return kafka_code(code)

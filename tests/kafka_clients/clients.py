@@ -39,9 +39,6 @@ class KafkaClient(Protocol):
     def read(self, topic: str, partitions: int, count: int) -> list[Found]:
         """The first `count` records of a topic, over all its partitions, without a group."""
 
-    def subscribe(self, topic: str) -> None:
-        """Join a group. Raises: the client's own error."""
-
     def begin_transaction(self) -> None:
         """Raises: the client's own error."""
 
@@ -109,14 +106,6 @@ class Librdkafka:
         consumer.close()
         return found
 
-    def subscribe(self, topic: str) -> None:
-        consumer = self._library.Consumer({**self._settings, "group.id": "group"})
-        consumer.subscribe([topic])
-        message = consumer.poll(PATIENCE_S)
-        consumer.close()
-        if message is not None and message.error() is not None:
-            raise self._library.KafkaException(message.error())
-
     def begin_transaction(self) -> None:
         self._library.Producer({**self._settings, "transactional.id": "id"}).init_transactions(PATIENCE_S)
 
@@ -181,13 +170,6 @@ class KafkaPython:
             found += [Found(m.partition, m.offset, m.value) for rows in messages.values() for m in rows]
         consumer.close()
         return found
-
-    def subscribe(self, topic: str) -> None:
-        consumer = self._library.KafkaConsumer(topic, bootstrap_servers=self._bootstrap, group_id="group")
-        try:
-            consumer.poll(PATIENCE_S * 1_000)
-        finally:
-            consumer.close()
 
     def begin_transaction(self) -> None:
         producer = self._library.KafkaProducer(bootstrap_servers=self._bootstrap, transactional_id="id")
@@ -282,19 +264,6 @@ class Aiokafka:
             return found
 
         return asyncio.run(run())
-
-    def subscribe(self, topic: str) -> None:
-        async def run() -> None:
-            consumer = self._library.AIOKafkaConsumer(
-                topic, bootstrap_servers=self._bootstrap, group_id="group"
-            )
-            try:
-                await consumer.start()
-                await consumer.getone()
-            finally:
-                await consumer.stop()
-
-        asyncio.run(run())
 
     def begin_transaction(self) -> None:
         async def run() -> None:

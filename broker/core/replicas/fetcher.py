@@ -19,6 +19,7 @@ from holdfast.broker.core.events import (
     FetchedRecords,
     FetchFailed,
     Flush,
+    MoveLogStart,
     Reset,
     SendFetch,
     Truncate,
@@ -34,6 +35,7 @@ from holdfast.protocol.messages.fetch import (
     FetchRequest,
     ForgottenPartition,
 )
+from holdfast.protocol.topic_names import OFFSETS_TOPIC
 from holdfast.runtime.stats import Level, LogLine
 
 #: Unanswered requests per session: one that waits at the leader and one that lists more rows.
@@ -287,6 +289,7 @@ class Fetchers:
             effects.extend(self._parted(partition, answer.diverging_epoch, answer.log_start_offset))
         elif len(answer.records):
             row.failures = 0
+            effects.extend(_moved_start(partition, answer.log_start_offset))
             row.leader_high_watermark, row.leader_end = answer.high_watermark, answer.log_end_offset
             self._begin(row)
             fetched.append(FetchedRecords(key, answer.records, row.leader_epoch))
@@ -576,3 +579,11 @@ def _name(partition: Partition) -> str:
 def _span(partition: Partition) -> str:
     log = partition.log
     return f"the local log [{log.log_start_offset}, {log.log_end_offset}) last epoch {log.last_epoch}"
+
+
+def _moved_start(partition: Partition, leader_start: int) -> tuple[Effect, ...]:
+    """Coordinators of groups move the start of their log behind a snapshot: followers go along."""
+    is_later = partition.log.log_start_offset < leader_start <= partition.high_watermark
+    if partition.topic_name == OFFSETS_TOPIC and is_later:
+        return (MoveLogStart(partition.key, leader_start),)
+    return ()

@@ -31,6 +31,8 @@ from holdfast.broker.core.events import (
     StoreBrokerEpoch,
     StoreCeilings,
 )
+from holdfast.broker.core.groups.config import GroupConfig
+from holdfast.broker.core.groups.coordinator import GroupCoordinator
 from holdfast.broker.core.registration.known_brokers import KnownBrokers
 from holdfast.broker.core.registration.lifecycle import Lifecycle
 from holdfast.broker.core.registration.metadata_lineage import MetadataLineage
@@ -86,6 +88,14 @@ class ReplicaManager:
             lambda now_ms: config.fences_itself and lifecycle.is_session_over(now_ms),
         )
         self.fetch_path = FetchPath(self.partitions, purgatory_max, config.fetch_max_bytes)
+        self.groups = GroupCoordinator(
+            GroupConfig.from_static(config.static),
+            self.partitions,
+            self._max_message_bytes,
+            lambda: self.image,
+            lambda now_ms: config.fences_itself and lifecycle.is_session_over(now_ms),
+            outbox,
+        )
         self.fetchers = Fetchers(
             config.node_id,
             wait_ms=config.replica_fetch_wait_ms,
@@ -236,8 +246,13 @@ class ReplicaManager:
         for key, partition in self.partitions.items():
             partition.drop_role()
             self.fetchers.unfollow(key)
-            self._effects += self.produce_path.state_changed(key)
-            self._effects += self.fetch_path.role_changed(key)
+            self._role_changed(partition)
+
+    def _role_changed(self, partition: Partition) -> None:
+        """Answer the requests that waited for the former role."""
+        self._effects += self.produce_path.state_changed(partition.key)
+        self._effects += self.fetch_path.role_changed(partition.key)
+        self.groups.partition_changed(partition.key, partition.topic_name)
 
     def _brokers_changed(self, broker_ids: tuple[int, ...], now_ms: int) -> None:
         known = self.brokers
@@ -349,8 +364,7 @@ class ReplicaManager:
             self._effects.append(StartEpoch(key, registration.leader_epoch))
         else:
             self._follow(partition)
-        self._effects += self.produce_path.state_changed(key)
-        self._effects += self.fetch_path.role_changed(key)
+        self._role_changed(partition)
 
     def _leader_updated(self, partition: Partition, now_ms: int) -> None:
         key = partition.key
@@ -377,6 +391,8 @@ class ReplicaManager:
         if partition.advance_high_watermark(now_ms):
             self._effects += self.produce_path.high_watermark_moved(partition)
             self._effects += self.fetch_path.high_watermark_moved(partition, now_ms)
+        if partition.key in self.groups.shards:
+            self.groups.high_watermark_moved(partition.key, now_ms)
         if partition.leadership is not None and partition.leadership.start_offset is not None:
             self._raise_ceiling(partition.key, partition.ceiling_urgency(), now_ms)
 
@@ -574,8 +590,7 @@ class ReplicaManager:
         partition.drop_role()
         self.fetchers.unfollow(key)
         self._alter.withdraw(key)
-        self._effects += self.produce_path.state_changed(key)
-        self._effects += self.fetch_path.role_changed(key)
+        self._role_changed(partition)
         del self._max_message_bytes[key]
 
     def _delete_log(self, key: PartitionId) -> None:

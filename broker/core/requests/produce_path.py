@@ -31,6 +31,7 @@ from holdfast.protocol.messages.produce import (
     ProduceResponse,
 )
 from holdfast.protocol.record_batch import BatchHeader, CorruptBatch, check_batch
+from holdfast.protocol.topic_names import OFFSETS_TOPIC
 
 #: Longest wait that a client may ask for, in ms.
 TIMEOUT_MS_MAX = 600_000
@@ -131,6 +132,8 @@ class ProducePath:
     def _check(
         self, partition: Partition, row: ProducePartition, acks: int
     ) -> BatchHeader | tuple[ErrorCode, str]:
+        if partition.topic_name == OFFSETS_TOPIC:
+            return ErrorCode.INVALID_TOPIC_EXCEPTION, "only the coordinators of groups write to this topic"
         code = partition.check_produce(acks)
         if code is not ErrorCode.NONE:
             return code, _advice(partition, code)

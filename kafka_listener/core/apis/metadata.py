@@ -31,6 +31,7 @@ from holdfast.protocol.messages.topics import (
     DescribeTopicPartitionsResponse,
     TopicPartitionCursor,
 )
+from holdfast.protocol.topic_names import OFFSETS_TOPIC
 
 #: Kafka's, for a leader that does not have the listener.
 _LISTENER_NOT_FOUND = 72
@@ -148,7 +149,7 @@ def _topic_fields(topic: MetadataTopic, known: set[int], version: int) -> Fields
         "error_code": kafka_code(topic.error_code),
         "name": topic.name,
         "topic_id": topic.topic_id,
-        "is_internal": False,
+        "is_internal": topic.name == OFFSETS_TOPIC,  # a consumer of all topics leaves it out
         "partitions": [_partition_fields(partition, known, version) for partition in topic.partitions],
     }
 

@@ -1,4 +1,4 @@
-"""InitProducerId, and FindCoordinator as long as nothing has a coordinator here."""
+"""InitProducerId."""
 
 from holdfast.kafka_listener.core.envelope import Request
 from holdfast.kafka_listener.core.error_codes import kafka_code
@@ -7,15 +7,10 @@ from holdfast.kafka_listener.core.translation import Ask, ClusterView, Outcome
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.producer_ids import InitProducerIdRequest, InitProducerIdResponse
 
-#: Kafka's codes that clients do not try again: they raise at once what they were refused.
+#: Kafka's code that clients do not try again: they raise at once what they were refused.
 _TRANSACTIONAL_ID_AUTHORIZATION_FAILED = 53
-_GROUP_AUTHORIZATION_FAILED = 30
 #: Kafka's, a retriable one: the producer asks again.
 _COORDINATOR_LOAD_IN_PROGRESS = 14
-
-_GROUP_KEY = 0
-_NO_GROUPS = "consumer groups are not served; assign partitions instead of subscribing"
-_NO_TRANSACTIONS = "transactions are not served; leave transactional.id unset"
 
 
 def init_producer_id(request: Request, cluster: ClusterView) -> Outcome:
@@ -44,15 +39,3 @@ def init_producer_id(request: Request, cluster: ClusterView) -> Outcome:
 
 def _no_id(code: int) -> Fields:
     return {"error_code": code, "producer_id": -1, "producer_epoch": -1}
-
-
-def find_coordinator(request: Request, cluster: ClusterView) -> Outcome:
-    """Refused for every key, with codes that no client tries again."""
-    message = request.message
-    if getattr(message, "key_type", _GROUP_KEY) == _GROUP_KEY:
-        code, text = _GROUP_AUTHORIZATION_FAILED, _NO_GROUPS
-    else:
-        code, text = _TRANSACTIONAL_ID_AUTHORIZATION_FAILED, _NO_TRANSACTIONS
-    nowhere = {"node_id": -1, "host": "", "port": -1, "error_code": code, "error_message": text}
-    keys = getattr(message, "coordinator_keys", ())
-    return {**nowhere, "coordinators": [{**nowhere, "key": key} for key in keys]}

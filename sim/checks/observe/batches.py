@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 from holdfast.protocol.record_batch import BatchHeader, iter_batches
 from holdfast.runtime.api import DiskError
-from holdfast.storage.log import Log, LogTap
+from holdfast.storage.core.log_tap import LogTap
+from holdfast.storage.log import Log
 
 _last_offset = attrgetter("last_offset")
 

@@ -25,6 +25,7 @@ from holdfast.broker.core.events import (
 from holdfast.broker.core.events import Effect as BrokerEffect
 from holdfast.broker.core.events import Event as BrokerEvent
 from holdfast.broker.core.replicas.leadership import Leadership, Proposal
+from holdfast.broker.core.requests.produce_path import ProduceContext
 from holdfast.controller.core.decisions import DecisionEntry
 from holdfast.controller.core.events import Effect as ControllerEffect
 from holdfast.controller.core.events import Event as ControllerEvent
@@ -246,7 +247,7 @@ class BrokerTap(Tap[BrokerEvent, BrokerEffect]):
                 heard.cuts.append((effect.key, core.partitions[effect.key].leader_epoch))
             elif type(effect) is EndWithoutAnswer:
                 heard.dropped += _wrongly_dropped(effect, self._unanswered.pop(effect.reply_to, None))
-            elif type(effect) is Append:
+            elif type(effect) is Append and isinstance(effect.context, ProduceContext):
                 self._appended(effect)
             elif type(effect) is CallController and type(effect.request) is BrokerHeartbeatRequest:
                 heard.heartbeats.append((effect.request, tuple(core.offline_replicas)))

@@ -24,7 +24,7 @@ from holdfast.sim.checks.observe.views import Before, Change, Ghost, Property, R
 from holdfast.sim.cluster.world import ClusterSpec, Violation, World
 from holdfast.sim.machine.choices import Choices
 from holdfast.storage.core.leader_epoch_cache import LeaderEpochCache
-from holdfast.storage.log import LogTap
+from holdfast.storage.core.log_tap import LogTap
 
 TOPIC_ID = bytes(15) + b"t"
 

@@ -1,11 +1,12 @@
 """Produce requests: checks, acks, waiting, duplicates (F5, R90-R92, A-18, D12)."""
 
 import struct
+from dataclasses import replace
 
 import google_crc32c
 import pytest
 
-from holdfast.metadata.records import FenceBrokerRecord
+from holdfast.metadata.records import FenceBrokerRecord, TopicRecord
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.produce import ProducePartition, ProduceRequest
 from holdfast.protocol.record_batch import (
@@ -16,6 +17,7 @@ from holdfast.protocol.record_batch import (
     Record,
     encode_batch,
 )
+from holdfast.protocol.topic_names import OFFSETS_TOPIC
 from tests.unit.broker.core_harness import TOPIC, CoreHarness, batch, change, partition
 
 LEADER = partition(1)
@@ -360,3 +362,11 @@ def test_request_without_rows_is_answered() -> None:
     harness = caught_up_leader()
     name = harness.request(ProduceRequest(-1, 1000, ()))
     assert harness.answers[name].partitions == ()
+
+
+def test_only_coordinators_write_to_the_topic_of_the_offsets() -> None:
+    other = b"o" * 16
+    records = TopicRecord(OFFSETS_TOPIC, other), replace(LEADER, topic_id=other)
+    harness = CoreHarness().join(LEADER, *records)
+    name = harness.request(ProduceRequest(-1, 1000, (ProducePartition(other, 0, batch()),)))
+    assert harness.row(name) == ("INVALID_TOPIC_EXCEPTION", -1)

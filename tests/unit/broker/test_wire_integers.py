@@ -20,6 +20,13 @@ from holdfast.protocol.messages.broker_registration import (
     ListenerEndpoint,
     OfflineTopic,
 )
+from holdfast.protocol.messages.committed_offsets import (
+    OffsetCommitPartition,
+    OffsetCommitRequest,
+    OffsetDeleteRequest,
+    OffsetFetchRequest,
+    OffsetPartition,
+)
 from holdfast.protocol.messages.configs import (
     AlterableConfig,
     AlterConfigsResource,
@@ -35,6 +42,12 @@ from holdfast.protocol.messages.create_partitions import (
 from holdfast.protocol.messages.elect_leaders import ElectionTopicPartitions, ElectLeadersRequest
 from holdfast.protocol.messages.features import FeatureUpdate, UpdateFeaturesRequest
 from holdfast.protocol.messages.fetch import FetchPartition, FetchRequest, ForgottenPartition
+from holdfast.protocol.messages.groups import (
+    GroupHeartbeatRequest,
+    JoinGroupProtocol,
+    JoinGroupRequest,
+    SyncGroupRequest,
+)
 from holdfast.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest
 from holdfast.protocol.messages.offset_for_leader_epoch import EpochPartition, OffsetForLeaderEpochRequest
 from holdfast.protocol.messages.produce import ProducePartition, ProduceRequest
@@ -63,6 +76,7 @@ from holdfast.protocol.messages.topics import (
 )
 from holdfast.protocol.messages.unregister_broker import UnregisterBrokerRequest
 from holdfast.protocol.schema.fields import FieldType, schema_of
+from holdfast.protocol.topic_names import OFFSETS_TOPIC
 from holdfast.rpc.channel import Channel
 from holdfast.runtime.memory.machine import memory_runtime, settle
 from tests.unit.broker.cluster import CONTROLLER_PORT, Cluster, batch
@@ -129,6 +143,16 @@ REQUESTS: dict[str, Make] = {
         1000, True, (CreatableTopic("new", -1, -1, (ReplicaAssignment(0, (1, 2)),), ()),)
     ),
     "delete topics": lambda c: DeleteTopicsRequest(1000, ("none",)),
+    "join group": lambda c: JoinGroupRequest(
+        "g", 6000, 6000, "", None, "consumer", (JoinGroupProtocol("range", b"s"),), False, False
+    ),
+    "sync group": lambda c: SyncGroupRequest("g", 1, "m", None, None, None, ()),
+    "group heartbeat": lambda c: GroupHeartbeatRequest("g", 1, "m", None),
+    "commit offsets": lambda c: OffsetCommitRequest(
+        "g", -1, "", None, (OffsetCommitPartition(spare(c), 0, 5, 0, "m"),)
+    ),
+    "fetch offsets": lambda c: OffsetFetchRequest("g", (OffsetPartition(spare(c), 0),)),
+    "delete offsets": lambda c: OffsetDeleteRequest("g", (OffsetPartition(spare(c), 0),)),
     "init producer id": lambda c: InitProducerIdRequest(-1, -1),
     "next epoch of a producer id": lambda c: InitProducerIdRequest(0, 0),
     "offset for leader epoch": lambda c: OffsetForLeaderEpochRequest(
@@ -169,6 +193,7 @@ async def made() -> Cluster:
     cluster = await Cluster().boot()
     await cluster.topic(min_insync_replicas="2")
     await cluster.make_topic(SPARE, 1)
+    await cluster.make_topic(OFFSETS_TOPIC, 1)
     await cluster.eventually(lambda: cluster.image.topic(SPARE) is not None)
     await cluster.in_sync(1, 2, 3)
     return cluster

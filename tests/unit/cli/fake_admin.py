@@ -1,7 +1,7 @@
 """A cluster in memory behind the calls of `client.admin.Admin`, for tests of the tools.
 
 It grants what is asked of it unless the test has put in a refusal, and has no opinions of its own. That it
-has the calls of the real one is a test (test_asking.py).
+has the calls of the real one is a test (test_admin_session.py).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,6 +10,7 @@ from typing import Any
 
 from holdfast.client.admin import CreatedTopic
 from holdfast.client.admin_configs import ConfigEntry, FeatureRow, Features, FeatureUpdate, Resource
+from holdfast.client.admin_groups import GroupDescription, GroupListing, GroupOffset
 from holdfast.client.admin_partitions import NewPartitions, Reassignment
 from holdfast.client.core.errors import ClientError, RowError
 from holdfast.client.core.replica_log import ReplicaLog
@@ -32,6 +33,11 @@ class FakeAdmin:
     topics: dict[str, DescribedTopic] = field(default_factory=dict)
     cluster: DescribeClusterResponse = field(default_factory=rows.cluster)
     offsets: dict[TopicPartition, int] = field(default_factory=dict)
+    #: ends of partitions that are not those of `offsets`, by timestamp
+    offsets_at: dict[int, int] = field(default_factory=dict)
+    groups: dict[str, GroupDescription] = field(default_factory=dict)
+    #: {group: what it has committed}
+    committed: dict[str, dict[TopicPartition, GroupOffset]] = field(default_factory=dict)
     configs: dict[Resource, list[ConfigEntry]] = field(default_factory=dict)
     features: dict[str, int] = field(default_factory=lambda: {_ELR: 1})
     moving: dict[TopicPartition, Reassignment] = field(default_factory=dict)
@@ -115,9 +121,44 @@ class FakeAdmin:
     ) -> dict[TopicPartition, FoundOffset]:
         self._ask("list_offsets")
         return {
-            TopicPartition(*partition): FoundOffset(self.offsets.get(TopicPartition(*partition), 0), -1, 0)
-            for partition in timestamps
+            TopicPartition(*partition): FoundOffset(
+                self.offsets_at.get(timestamp, self.offsets.get(TopicPartition(*partition), 0)), -1, 0
+            )
+            for partition, timestamp in timestamps.items()
         }
+
+    async def list_groups(self, *, timeout_ms: float = 0) -> list[GroupListing]:
+        self._ask("list_groups")
+        return [
+            GroupListing(one.group_id, one.protocol_type, one.state, one.coordinator_id)
+            for _, one in sorted(self.groups.items())
+        ]
+
+    async def describe_group(self, group_id: str, *, timeout_ms: float = 0) -> GroupDescription:
+        self._ask("describe_group")
+        self._check_group(group_id)
+        return self.groups[group_id]
+
+    async def group_offsets(
+        self, group_id: str, *, timeout_ms: float = 0
+    ) -> dict[TopicPartition, GroupOffset]:
+        self._ask("group_offsets")
+        return self.committed.get(group_id, {})
+
+    async def alter_group_offsets(
+        self, group_id: str, offsets: Mapping[tuple[str, int], int], *, timeout_ms: float = 0
+    ) -> None:
+        self._ask("alter_group_offsets", group_id, dict(offsets))
+
+    async def delete_group(self, group_id: str, *, timeout_ms: float = 0) -> None:
+        self._ask("delete_group", group_id)
+        self._check_group(group_id)
+        del self.groups[group_id]
+
+    def _check_group(self, group_id: str) -> None:
+        if group_id not in self.groups:
+            code = ErrorCode.GROUP_ID_NOT_FOUND
+            raise ClientError(f"group {group_id}: {code.name}: there is no such group", code)
 
     async def create_partitions(
         self, topics: Mapping[str, NewPartitions], validate_only: bool = False, *, timeout_ms: float = 0

@@ -149,6 +149,8 @@ QUESTIONS = [
     ["cluster", "unregister", "--id", "3"],
     ["metadata-quorum", "readmit", "--voter", "3"],
     ["get-offsets"],
+    ["consumer-groups", "--list"],
+    ["consumer-groups", "--describe", "--group", "g"],
 ]
 
 
@@ -193,6 +195,14 @@ def test_what_is_no_address_is_wrong_usage(arguments: list[str]) -> None:
     "arguments",
     [
         ["get-offsets", "--topic", "["],
+        ["consumer-groups"],
+        ["consumer-groups", "--list", "--delete", "--group", "g"],
+        ["consumer-groups", "--describe"],
+        ["consumer-groups", "--delete"],
+        ["consumer-groups", "--reset-offsets", "--group", "g", "--to-latest"],
+        ["consumer-groups", "--reset-offsets", "--group", "g", "--all-topics"],
+        ["consumer-groups", "--reset-offsets", "--group", "g", "--all-topics", "--to-datetime", "soon"],
+        ["consumer-groups", "--reset-offsets", "--all-topics", "--to-latest"],
         ["get-offsets", "--topic-partitions", "t"],
         ["get-offsets", "--topic-partitions", "t:x"],
         ["console-consumer", "--topic", "t", "--partition", "0", "--offset", "soon"],

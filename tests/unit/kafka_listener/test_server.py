@@ -183,7 +183,7 @@ async def test_an_unknown_version_of_api_versions_is_answered_in_the_form_of_ver
 
 
 @pytest.mark.parametrize(
-    ("api", "version"), [(3, 99), (1, 3), (11, 5), (56, 0), (-1, 0)], ids=lambda number: str(number)
+    ("api", "version"), [(3, 99), (1, 3), (26, 3), (56, 0), (-1, 0)], ids=lambda number: str(number)
 )
 async def test_an_api_or_version_that_is_not_served_ends_the_connection_with_a_sentence(
     api: int, version: int, caplog: pytest.LogCaptureFixture

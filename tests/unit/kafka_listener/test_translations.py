@@ -15,6 +15,19 @@ from holdfast.kafka_listener.core.translations import TRANSLATIONS
 from holdfast.metadata.questions import Asked, answer_question
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages import API_OF_REQUEST
+from holdfast.protocol.messages.committed_offsets import (
+    CommittedOffset,
+    OffsetCommitPartition,
+    OffsetCommitPartitionResponse,
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetDeletePartitionResponse,
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+    OffsetPartition,
+)
 from holdfast.protocol.messages.configs import (
     DescribeConfigsRequest,
     DescribeConfigsResponse,
@@ -26,6 +39,19 @@ from holdfast.protocol.messages.fetch import (
     FetchPartitionResponse,
     FetchRequest,
     FetchResponse,
+)
+from holdfast.protocol.messages.groups import (
+    Coordinator,
+    DeletedGroup,
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+    DescribedGroup,
+    DescribeGroupsResponse,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+    JoinGroupProtocol,
+    LeaveGroupResponse,
+    LeftMember,
 )
 from holdfast.protocol.messages.list_offsets import (
     ListOffsetsPartitionResponse,
@@ -55,6 +81,8 @@ from tests.unit.protocol.samples import sample
 
 every_version = pytest.mark.parametrize(("api", "version"), SERVED, ids=served_id)
 BATCH = encode_batch([Record(0, 1, b"k", b"v")], base_offset=0, leader_epoch=0)
+#: Id of a topic that was deleted.
+NO_TOPIC = b"?" * 16
 NONE, UNKNOWN_TOPIC, NOT_LEADER, UNKNOWN_ID = 0, 3, 6, 100
 
 
@@ -108,6 +136,29 @@ def answer_of(question: Any) -> Any:
                 for r in question.resources
             ]
             return DescribeConfigsResponse(0, None, tuple(found))
+        case FindCoordinatorRequest():
+            places = [Coordinator(one, 0, None, 1, "kafka", 9192) for one in question.group_ids]
+            return FindCoordinatorResponse(0, None, tuple(places))
+        case OffsetCommitRequest():
+            committed = [
+                OffsetCommitPartitionResponse(p.topic_id, p.partition_index, 0) for p in question.partitions
+            ]
+            return OffsetCommitResponse(0, None, tuple(committed))
+        case OffsetFetchRequest():
+            read = [
+                CommittedOffset(p.topic_id, p.partition_index, 42, 4, "m")
+                for p in question.partitions or (OffsetPartition(T, 1), OffsetPartition(NO_TOPIC, 0))
+            ]
+            return OffsetFetchResponse(0, None, tuple(read))
+        case OffsetDeleteRequest():
+            dropped = [
+                OffsetDeletePartitionResponse(p.topic_id, p.partition_index, 0) for p in question.partitions
+            ]
+            return OffsetDeleteResponse(0, None, tuple(dropped))
+        case DeleteGroupsRequest():
+            return DeleteGroupsResponse(
+                0, None, tuple(DeletedGroup(one, 68, "has members") for one in question.group_ids)
+            )
     response = sample(API_OF_REQUEST[type(question)].response)
     return replace(response, error_code=0) if hasattr(response, "error_code") else response
 
@@ -412,15 +463,94 @@ def test_every_api_that_is_served_is_listed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("key_type", "code"), [(0, 30), (1, 53)], ids=["of a group", "of a transactional id"]
+    ("key_type", "code", "node_id"), [(0, 0, 1), (1, 53, -1)], ids=["of a group", "of a transactional id"]
 )
-def test_nothing_has_a_coordinator_and_no_client_tries_it_again(key_type: int, code: int) -> None:
+def test_a_group_has_a_coordinator_and_for_a_transactional_id_no_client_tries_again(
+    key_type: int, code: int, node_id: int
+) -> None:
     for version in (1, 6):
         fields = {"key": "g", "key_type": key_type, "coordinator_keys": ("g",)}
         request = request_of(KafkaApi.FIND_COORDINATOR, version, fields)
-        answer = written(request, TRANSLATIONS[KafkaApi.FIND_COORDINATOR](request, VIEW))
+        answer = written(request, outcomes(request, refused=False))
         found = answer["coordinators"][0] if version == 6 else answer
-        assert (found["error_code"], found["node_id"]) == (code, -1)
+        assert (found["error_code"], found["node_id"]) == (code, node_id)
+
+
+# --- groups --------------------------------------------------------------------------------------------
+
+
+def test_offsets_are_committed_by_topic_id_and_unknown_topics_are_refused_beside_them() -> None:
+    partition = {"partition_index": 1, "committed_offset": 7, "committed_metadata": "m"}
+    fields = {
+        "group_id": "g",
+        "generation_id_or_member_epoch": 3,
+        "member_id": "a",
+        "retention_time": -1,
+        "topics": [{"name": "t", "partitions": [partition]}, {"name": "none", "partitions": [partition]}],
+    }
+    request = request_of(KafkaApi.OFFSET_COMMIT, 7, fields)
+    question = asks(KafkaApi.OFFSET_COMMIT, 7, fields)
+    assert question.message == OffsetCommitRequest(
+        "g", 3, "a", None, (OffsetCommitPartition(T, 1, 7, -1, "m"),)
+    )
+    answer = written(request, outcomes(request, refused=False))
+    assert [topic["partitions"][0]["error_code"] for topic in answer["topics"]] == [0, 3]
+
+
+def test_all_offsets_of_a_group_are_named_by_topic_and_those_of_deleted_topics_are_left_out() -> None:
+    request = request_of(KafkaApi.OFFSET_FETCH, 5, {"group_id": "g", "topics": None})
+    answer = written(request, outcomes(request, refused=False))
+    (topic,) = answer["topics"]
+    (row,) = topic["partitions"]
+    assert (topic["name"], row["partition_index"], row["committed_offset"]) == ("t", 1, 42)
+
+
+def test_groups_of_one_request_are_asked_one_after_the_other() -> None:
+    group = {"group_id": "g", "topics": [{"name": "t", "partition_indexes": (0, 1)}]}
+    fields = {"groups": [group, {"group_id": "h", "topics": None}], "require_stable": False}
+    request = request_of(KafkaApi.OFFSET_FETCH, 8, fields)
+    answer = written(request, outcomes(request, refused=False))
+    assert [one["group_id"] for one in answer["groups"]] == ["g", "h"]
+    assert [row["committed_offset"] for row in answer["groups"][0]["topics"][0]["partitions"]] == [42, 42]
+    refused = written(request, outcomes(request, refused=True))
+    assert [one["error_code"] for one in refused["groups"]] == [16, 0]
+
+
+@pytest.mark.parametrize(("version", "code"), [(5, 0), (6, 69)])
+def test_only_newer_clients_hear_that_a_group_is_not_there(version: int, code: int) -> None:
+    fields = {"groups": ("g",), "include_authorized_operations": False}
+    request = request_of(KafkaApi.DESCRIBE_GROUPS, version, fields)
+    question = asks(KafkaApi.DESCRIBE_GROUPS, version, fields)
+    missing = DescribedGroup(ErrorCode.GROUP_ID_NOT_FOUND, "there is none", "g", "Dead", "", "", ())
+    answer = written(request, question.answer(DescribeGroupsResponse(0, None, (missing,))))
+    assert (answer["groups"][0]["error_code"], answer["groups"][0]["group_state"]) == (code, "Dead")
+
+
+@pytest.mark.parametrize(("version", "needs"), [(3, False), (4, True)])
+def test_newer_clients_join_with_an_id_that_they_were_given(version: int, needs: bool) -> None:
+    fields = {
+        "group_id": "g",
+        "session_timeout": 6000,
+        "rebalance_timeout": 9000,
+        "member_id": "",
+        "protocol_type": "consumer",
+        "protocols": [{"name": "range", "metadata": b"s"}],
+    }
+    ours = asks(KafkaApi.JOIN_GROUP, version, fields).message
+    assert ours.requires_known_member_id is needs
+    assert (ours.session_timeout_ms, ours.rebalance_timeout_ms) == (6000, 9000)
+    assert ours.protocols == (JoinGroupProtocol("range", b"s"),)
+
+
+def test_a_client_of_the_first_version_that_leaves_hears_the_code_of_its_own_row() -> None:
+    fields = {"group_id": "g", "member_id": "a"}
+    request = request_of(KafkaApi.LEAVE_GROUP, 2, fields)
+    question = asks(KafkaApi.LEAVE_GROUP, 2, fields)
+    left = LeaveGroupResponse(0, None, (LeftMember("a", None, ErrorCode.UNKNOWN_MEMBER_ID),))
+    assert written(request, question.answer(left))["error_code"] == 25
+
+
+# --- topics --------------------------------------------------------------------------------------------
 
 
 def test_a_topic_is_deleted_by_name_or_id() -> None:

@@ -426,6 +426,29 @@ async def test_retention_by_time_deletes_old_segments_that_are_committed() -> No
     assert (log.log_start_offset, log.log_end_offset) == (4, 4)
 
 
+async def test_a_log_whose_start_was_moved_loses_the_segments_below_it() -> None:
+    log, world = await new_log(LogConfig(segment_bytes=200, retention_ms=None))
+    for _ in range(6):
+        await append(log)
+    log.move_start(5)
+    assert log.log_start_offset == 0, "only what is durable can be the beginning"
+    await log.flush()
+    await settle()
+    log.move_start(5)
+    log.move_start(3)
+    assert log.log_start_offset == 5, "it never moves back"
+    with pytest.raises(OffsetOutOfRange):
+        log.read(4, 1000, 6)
+    assert offsets(log) == [(5, 0)]
+    before = log.segment_count
+    deleted = await log.delete_old_segments(9000, high_watermark=6)
+    assert (deleted, log.segment_count) == (before - 1, 1)
+    world.disk.power_loss()
+    runtime, _ = memory_runtime(disk=world.disk)
+    log = await Log.open(runtime, FOLDER, LogConfig(), clean=False, log_start_offset=5)
+    assert (log.log_start_offset, log.log_end_offset) == (5, 6)
+
+
 async def test_a_quiet_log_that_is_never_flushed_by_its_policy_expires() -> None:
     """The default: no flush.messages, no flush.ms. The roll brings the flush."""
     log, _ = await new_log(LogConfig(retention_ms=1000))

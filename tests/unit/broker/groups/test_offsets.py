@@ -1,0 +1,377 @@
+"""Offsets of groups: commits that last, and what deletes them."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from holdfast.broker.core.groups.config import partition_of
+from holdfast.broker.core.groups.subscription import subscribed_topics
+from holdfast.protocol.errors import ErrorCode
+from holdfast.protocol.messages.committed_offsets import (
+    OffsetDeleteRequest,
+    OffsetFetchRequest,
+    OffsetPartition,
+)
+from holdfast.protocol.messages.groups import (
+    DeleteGroupsRequest,
+    DescribeGroupsRequest,
+    FindCoordinatorRequest,
+    ListedGroup,
+    ListGroupsRequest,
+)
+from holdfast.protocol.record_batch import Record, encode_batch
+from tests.unit.broker.groups.play import KEY, SUBSCRIPTION, Play, T
+from tests.unit.metadata.test_describe import IMAGE
+
+DAY_MS = 86_400_000
+
+
+def deleted(play: Play, group: str = "g") -> str:
+    (row,) = play.ask(DeleteGroupsRequest((group,))).groups
+    return ErrorCode(row.error_code).name
+
+
+# --- commits --------------------------------------------------------------------------------------------
+
+
+def test_a_commit_is_answered_and_read_when_it_is_committed() -> None:
+    play = Play()
+    play.holds_back = True
+    name = play.commit_offset(5, metadata="m")
+    assert name not in play.answers
+    assert play.committed() == {}
+    play.commit()
+    assert play.commit_code(name) == "NONE"
+    (row,) = play.ask(OffsetFetchRequest("g", (OffsetPartition(T, 0),))).partitions
+    assert (row.offset, row.leader_epoch, row.metadata) == (5, 3, "m")
+
+
+def test_commits_are_answered_in_the_order_of_the_log() -> None:
+    play = Play()
+    play.holds_back = True
+    names = [play.commit_offset(offset) for offset in (5, 6)]
+    play.partition.high_watermark = 1
+    play.coordinator.high_watermark_moved(KEY, play.now_ms)
+    play._carry_out()
+    assert (names[0] in play.answers, names[1] in play.answers) == (True, False)
+    assert play.committed() == {0: 5}
+
+
+@pytest.mark.parametrize(
+    ("how", "code"),
+    [
+        ({}, "NONE"),
+        ({"generation_id": 2}, "ILLEGAL_GENERATION"),
+        ({"generation_id": -1}, "ILLEGAL_GENERATION"),
+        ({"member_id": "stranger"}, "UNKNOWN_MEMBER_ID"),
+        ({"member_id": "", "generation_id": -1}, "UNKNOWN_MEMBER_ID"),
+        ({"group": "new"}, "ILLEGAL_GENERATION"),
+        ({"group": "new", "member_id": "", "generation_id": -1}, "NONE"),
+        ({"index": 9}, "UNKNOWN_TOPIC_OR_PARTITION"),
+        ({"topic_id": b"?" * 16}, "UNKNOWN_TOPIC_OR_PARTITION"),
+        ({"metadata": "m" * 4097}, "OFFSET_METADATA_TOO_LARGE"),
+        ({"instance": "i"}, "UNKNOWN_MEMBER_ID"),
+    ],
+)
+def test_only_members_of_the_generation_commit_for_a_group_that_has_members(
+    how: dict[str, Any], code: str
+) -> None:
+    play = Play()
+    (member,) = play.stable()
+    name = play.commit_offset(**{"offset": 5, "member_id": member, "generation_id": 1, **how})
+    assert play.commit_code(name) == code
+
+
+def test_a_member_commits_while_the_others_join_again_but_not_before_it_has_its_assignment() -> None:
+    play = Play()
+    first, second = play.stable(2)
+    waiting = [play.join()]
+    assert play.commit_code(play.commit_offset(5, first, 2)) == "NONE"
+    waiting += [play.join(first), play.join(second)]
+    assert play.joined(waiting[0]).generation_id == 3
+    assert play.commit_code(play.commit_offset(6, first, 3)) == "REBALANCE_IN_PROGRESS"
+
+
+def test_a_commit_shows_that_a_member_lives() -> None:
+    play = Play()
+    (member,) = play.stable()
+    for _ in range(4):
+        play.pass_ms(6_000)
+        assert play.commit_code(play.commit_offset(5, member, 1)) == "NONE"
+
+
+@pytest.mark.parametrize(
+    ("refusal", "code"),
+    [
+        (ErrorCode.NOT_ENOUGH_REPLICAS, "COORDINATOR_NOT_AVAILABLE"),
+        (ErrorCode.NOT_LEADER_OR_FOLLOWER, "NOT_COORDINATOR"),
+    ],
+)
+def test_a_commit_that_cannot_be_appended_is_refused(refusal: ErrorCode, code: str) -> None:
+    play = Play()
+    play.refusal = refusal
+    assert play.commit_code(play.commit_offset(5)) == code
+    assert play.committed() == {}
+
+
+def test_a_commit_that_is_late_is_refused_and_may_be_committed_all_the_same() -> None:
+    play = Play()
+    play.holds_back = True
+    name = play.commit_offset(5)
+    play.pass_ms(5_000)
+    assert play.commit_code(name) == "COORDINATOR_NOT_AVAILABLE"
+    play.commit()
+    assert play.committed() == {0: 5}
+
+
+# --- deletions ------------------------------------------------------------------------------------------
+
+
+def test_a_group_without_members_is_deleted_with_its_offsets() -> None:
+    play = Play()
+    play.commit_offset(5)
+    play.holds_back = True
+    name = play.request(DeleteGroupsRequest(("g",)))
+    assert name not in play.answers
+    assert play.commit_code(play.commit_offset(6)) == "COORDINATOR_NOT_AVAILABLE"
+    assert play.code(play.join()) == "COORDINATOR_NOT_AVAILABLE"
+    play.commit()
+    assert play.answers[name].groups[0].error_code == 0
+    assert play.committed() == play.successor().committed() == {}
+    assert deleted(play) == "GROUP_ID_NOT_FOUND"
+
+
+def test_a_group_with_members_is_not_deleted() -> None:
+    play = Play()
+    play.stable()
+    assert deleted(play) == "NON_EMPTY_GROUP"
+
+
+def test_a_deletion_that_fails_leaves_the_group() -> None:
+    play = Play()
+    play.commit_offset(5)
+    play.refusal = ErrorCode.NOT_ENOUGH_REPLICAS
+    assert deleted(play) == "COORDINATOR_NOT_AVAILABLE"
+    play.refusal = ErrorCode.NONE
+    assert play.committed() == {0: 5}
+    assert deleted(play) == "NONE"
+
+
+@pytest.mark.parametrize(
+    ("subscription", "code"),
+    [(SUBSCRIPTION, "GROUP_SUBSCRIBED_TO_TOPIC"), (SUBSCRIPTION.replace(b"t", b"u"), "NONE")],
+)
+def test_offsets_of_topics_that_members_read_are_not_deleted(subscription: bytes, code: str) -> None:
+    play = Play()
+    (member,) = play.stable(protocols=(("range", subscription),))
+    play.commit_offset(5, member, 1)
+    (row,) = play.ask(OffsetDeleteRequest("g", (OffsetPartition(T, 0),))).partitions
+    assert ErrorCode(row.error_code).name == code
+    assert play.committed() == ({} if code == "NONE" else {0: 5})
+
+
+def test_offsets_of_members_whose_subscriptions_are_not_known_are_not_deleted() -> None:
+    play = Play()
+    play.stable(protocols=(("range", b"?"),))
+    request = OffsetDeleteRequest("g", (OffsetPartition(T, 0),))
+    assert play.ask(request).error_code == ErrorCode.NON_EMPTY_GROUP
+    missing = OffsetDeleteRequest("none", (OffsetPartition(T, 0),))
+    assert play.ask(missing).error_code == ErrorCode.GROUP_ID_NOT_FOUND
+
+
+# --- retention ------------------------------------------------------------------------------------------
+
+
+def test_offsets_are_kept_for_the_retention_after_the_last_member_has_left() -> None:
+    play = Play()
+    (member,) = play.stable(session_ms=1_800_000)
+    play.commit_offset(5, member, 1)
+    for _ in range(8 * 24 * 3):
+        play.pass_ms(1_200_000)
+        assert play.beat(member, 1) == "NONE"
+    assert play.committed() == {0: 5}
+    play.leave(member)
+    play.pass_ms(6 * DAY_MS)
+    assert play.committed() == {0: 5}
+    play.pass_ms(DAY_MS + 1_200_000)
+    assert play.committed() == {}
+    play.pass_ms(1_200_000)
+    assert play.ask(ListGroupsRequest(())).groups == ()
+    assert play.successor().ask(ListGroupsRequest(())).groups == ()
+
+
+def test_offsets_of_a_group_that_never_had_members_are_kept_for_the_retention_since_the_commit() -> None:
+    play = Play()
+    play.commit_offset(5)
+    play.pass_ms(4 * DAY_MS)
+    play.commit_offset(6, index=1)
+    play.pass_ms(4 * DAY_MS)
+    assert play.committed() == {1: 6}
+
+
+def test_offsets_of_a_deleted_topic_are_gone_at_once_and_deleted_later() -> None:
+    play = Play()
+    play.commit_offset(5)
+    image = play.image
+    play.image = replace(image, topics=image.topics.delete(T), topic_ids=image.topic_ids.delete("t"))
+    assert play.committed() == {}
+    play.pass_ms(1_200_000)
+    play.image = image
+    assert play.committed() == {}
+
+
+# --- coordinators ---------------------------------------------------------------------------------------
+
+
+def test_the_next_coordinator_knows_members_and_offsets() -> None:
+    play = Play()
+    first, second = play.stable(2)
+    play.commit_offset(5, first, 2)
+    play.commit_offset(6, first, 2)
+    play.commit_offset(7, second, 2, index=1)
+    heir = play.successor()
+    assert heir.committed() == {0: 6, 1: 7}
+    assert heir.beat(first, 2) == "NONE"
+    assert heir.synced(heir.sync(second, 2)) == b"p1"
+    heir.pass_ms(10_000)
+    assert heir.beat(second, 2) == "UNKNOWN_MEMBER_ID", "nothing was heard of it for its session"
+
+
+def test_a_coordinator_loads_before_it_answers_and_says_so() -> None:
+    play = Play()
+    (member,) = play.stable()
+    play.commit_offset(5, member, 1)
+    heir = play.successor(loads=False)
+    assert not heir.reads
+    assert heir.code(heir.join(member)) == "COORDINATOR_LOAD_IN_PROGRESS"
+    assert heir.commit_code(heir.commit_offset(6, member, 1)) == "COORDINATOR_LOAD_IN_PROGRESS"
+    assert heir.ask(OffsetFetchRequest("g", None)).error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert heir.ask(ListGroupsRequest(())).error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert heir.code(heir.sync(member, 1)) == "REBALANCE_IN_PROGRESS"
+    assert heir.beat(member, 1) == "NONE"
+    heir.commit()
+    assert heir.committed() == {0: 5}
+
+
+def test_a_log_that_cannot_be_read_now_is_read_again() -> None:
+    play = Play()
+    play.commit_offset(5)
+    heir = play.successor(loads=False)
+    heir.log.batches, kept = [], heir.log.batches
+    heir.commit()
+    assert heir.code(heir.join()) == "COORDINATOR_LOAD_IN_PROGRESS"
+    heir.log.batches = kept
+    heir.pass_ms(1_000)
+    assert heir.committed() == {0: 5}
+
+
+def test_a_log_with_something_unknown_costs_its_groups_and_nothing_else() -> None:
+    play = Play()
+    play.log.append(encode_batch([Record(0, 1, b"?", b"?")], base_offset=0, leader_epoch=0), 1)
+    heir = play.successor()
+    assert heir.code(heir.join()) == "COORDINATOR_NOT_AVAILABLE"
+
+
+def test_a_deposed_coordinator_answers_whoever_waits_and_forgets() -> None:
+    play = Play()
+    (first,) = play.stable()
+    play.holds_back = True
+    waiting = [play.join(), play.commit_offset(5, first, 1)]
+    play.depose()
+    assert play.code(waiting[0]) == "NOT_COORDINATOR"
+    assert play.commit_code(waiting[1]) == "NOT_COORDINATOR"
+    assert play.beat(first, 1) == "NOT_COORDINATOR"
+    play.pass_ms(DAY_MS)
+
+
+def test_a_broker_whose_session_is_over_coordinates_nothing() -> None:
+    play = Play()
+    (first,) = play.stable()
+    play.is_session_over = True
+    assert play.beat(first, 1) == "NOT_COORDINATOR"
+
+
+def test_a_coordinator_that_leads_in_a_later_epoch_reads_the_log_anew() -> None:
+    play = Play()
+    (first,) = play.stable()
+    waiting = play.join()
+    play.partition.leadership.leader_epoch = 2
+    play.partition.leadership.start_offset = play.log.end
+    play.coordinator.partition_changed(KEY, "__consumer_offsets")
+    play._carry_out()
+    assert play.code(waiting) == "NOT_COORDINATOR"
+    assert play.beat(first, 1) == "NONE"
+
+
+# --- where a group is -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("group", "hashed"), [("", 0), ("g", 103), ("group", 98629247), ("ü", 252), ("polygenelubricants", 0)]
+)
+def test_a_group_lies_where_kafka_has_it(group: str, hashed: int) -> None:
+    assert partition_of(group, 1 << 31) == hashed
+
+
+def test_the_leader_of_the_groups_partition_coordinates_it() -> None:
+    play = Play()
+    (row,) = play.ask(FindCoordinatorRequest(("g",))).coordinators
+    assert (row.error_code, row.node_id, row.host) == (0, 1, "h")
+    (row,) = play.ask(FindCoordinatorRequest(("",))).coordinators
+    assert row.error_code == ErrorCode.INVALID_GROUP_ID
+
+
+def test_the_topic_is_created_once_when_somebody_looks_for_a_coordinator() -> None:
+    play = Play()
+    play.image = IMAGE
+    (row,) = play.ask(FindCoordinatorRequest(("g",))).coordinators
+    assert row.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    play.ask(FindCoordinatorRequest(("h",)))
+    (effect,) = play.created
+    (topic,) = effect.request.topics
+    assert (topic.name, topic.num_partitions, topic.replication_factor) == ("__consumer_offsets", 50, 1)
+
+
+def test_groups_are_listed_and_described() -> None:
+    play = Play()
+    (member,) = play.stable()
+    play.commit_offset(5, group="simple")
+    listed = play.ask(ListGroupsRequest(())).groups
+    assert listed == (ListedGroup("g", "consumer", "Stable"), ListedGroup("simple", "", "Empty"))
+    assert [one.group_id for one in play.ask(ListGroupsRequest(("EMPTY",))).groups] == ["simple"]
+    described, missing = play.ask(DescribeGroupsRequest(("g", "none"))).groups
+    (row,) = described.members
+    assert (row.member_id, row.client_id, row.client_host) == (member, "client", "10.0.0.1")
+    assert (row.metadata, row.assignment, described.protocol_name) == (SUBSCRIPTION, b"p0", "range")
+    assert (missing.error_code, missing.state) == (ErrorCode.GROUP_ID_NOT_FOUND, "Dead")
+
+
+def test_groups_and_offsets_are_counted() -> None:
+    play = Play()
+    play.stable()
+    play.commit_offset(5, group="simple")
+    groups, offsets, loading = play.coordinator.counted()
+    assert {state.value: count for state, count in groups.items() if count} == {"Stable": 1, "Empty": 1}
+    assert (offsets, loading) == (1, 0)
+    assert play.successor(loads=False).coordinator.counted().loading == 1
+
+
+@pytest.mark.parametrize(
+    ("metadata", "topics"),
+    [
+        (SUBSCRIPTION, {"t"}),
+        (b"\0\3\0\0\0\2\0\1a\0\2bc" + b"more", {"a", "bc"}),
+        (b"\0\0\0\0\0\0", set()),
+        (b"", None),
+        (b"\0\0\0\0\0\1", None),
+        (b"\0\0\x7f\xff\xff\xff", None),
+        (b"\0\0\0\0\0\1\0\5ab", None),
+        (b"\0\0\0\0\0\1\0\1\xff", None),
+        (b"\xff\xff\0\0\0\0", None),
+    ],
+)
+def test_what_a_consumer_subscribes_to_is_read_from_its_metadata(
+    metadata: bytes, topics: set[str] | None
+) -> None:
+    assert subscribed_topics(metadata) == topics
