@@ -42,6 +42,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "metadata-quorum": ("holdfast.cli.metadata_quorum", "Take in the new disk of a controller."),
     "node-health": ("holdfast.cli.node_health", "Ask a node's HTTP endpoint whether it is alive or ready."),
     "reassign-partitions": ("holdfast.cli.reassign_partitions", "Move partitions to other brokers."),
+    "replica-verification": (
+        "holdfast.cli.replica_verification",
+        "Compare the replicas of partitions with each other.",
+    ),
     "scenario": ("holdfast.cli.scenario", "Run scenario files against the real controller core."),
     "sim": (
         "holdfast.cli.sim.command",

@@ -16,9 +16,11 @@ from holdfast.client.core.replica_log import ReplicaLog
 from holdfast.client.list_offsets import FoundOffset
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.elect_leaders import ElectionKind
+from holdfast.protocol.messages.fetch import FetchPartitionResponse
 from holdfast.protocol.messages.metadata import DescribeClusterResponse
 from holdfast.protocol.messages.quorum import DescribeQuorumResponse
 from holdfast.protocol.messages.topics import DescribedTopic
+from holdfast.protocol.record_batch import parse_header
 from holdfast.protocol.topic_names import TopicPartition
 from tests.unit.cli import rows
 
@@ -37,6 +39,8 @@ class FakeAdmin:
     moving: dict[TopicPartition, Reassignment] = field(default_factory=dict)
     #: what brokers say of all their logs; those that are not in it do not answer
     logs: dict[int, ReplicaLog | RowError] = field(default_factory=dict)
+    #: {broker: the batches of its replica of any partition, or why it gives none}
+    replicas: dict[int, Sequence[bytes] | ErrorCode] = field(default_factory=dict)
     #: what becomes of a topic that is made
     created: CreatedTopic = field(default_factory=lambda: CreatedTopic(bytes(16), 3, 2))
     #: {call: why all of it is refused}
@@ -160,6 +164,29 @@ class FakeAdmin:
             text = f"broker {broker_id} did not answer: no process listens there"
             raise ClientError(text, ErrorCode.NETWORK_EXCEPTION)
         return dict.fromkeys(partitions, self.logs[broker_id])
+
+    async def fetch_from_replica(
+        self,
+        broker_id: int,
+        address: tuple[str, int],
+        topic_id: bytes,
+        partition_index: int,
+        offset: int,
+        max_bytes: int,
+        *,
+        timeout_ms: float = 0,
+    ) -> FetchPartitionResponse:
+        self._ask("fetch_from_replica")
+        if broker_id not in self.replicas:
+            raise ClientError(f"broker {broker_id} did not answer: refused", ErrorCode.NETWORK_EXCEPTION)
+        held = self.replicas[broker_id]
+        code = held if isinstance(held, ErrorCode) else ErrorCode.NONE
+        batches = [] if isinstance(held, ErrorCode) else [(parse_header(batch), batch) for batch in held]
+        end = batches[-1][0].next_offset if batches else -1
+        records = b"".join(batch for header, batch in batches if header.next_offset > offset)
+        return FetchPartitionResponse(
+            topic_id, partition_index, code, end, 0, -1, None, 1, 7, memoryview(records)
+        )
 
     async def elect_leaders(
         self,
