@@ -61,8 +61,8 @@ class BrokerView:
 
     def _log_dirs(self) -> tuple[LogDirView, ...]:
         return tuple(
-            LogDirView(path, is_online, tuple(map(self._replica, logs)))
-            for path, is_online, logs in self._log_manager.dirs()
+            LogDirView(one.path, one.failure is None, tuple(map(self._replica, one.logs)))
+            for one in self._log_manager.dirs()
         )
 
     def _replica(self, managed: ManagedLog) -> tuple[str, int, int, int]:

@@ -23,7 +23,7 @@ from holdfast.broker.damaged_logs import DamagedLogs, note_of
 from holdfast.broker.dir_watch import StallWatch, measure_space
 from holdfast.broker.housekeeping import Housekeeping, Interval
 from holdfast.broker.log_loading import LogLoader
-from holdfast.broker.managed_log import ManagedLog
+from holdfast.broker.managed_log import LogDirContent, ManagedLog
 from holdfast.broker.parallel import Work, in_parallel
 from holdfast.broker.scrubber import Scrubber
 from holdfast.metadata.ids import PartitionId
@@ -314,10 +314,10 @@ class LogManager:
         )
         return found + scrub_families(self._scrubber.counts)
 
-    def dirs(self) -> list[tuple[str, bool, list[ManagedLog]]]:
-        """(path, is online, logs in it) of every configured log dir."""
-        return [(path, False, []) for path in self._absent] + [
-            (d.path, d.is_online, [managed for _, managed in self._logs_in(d)]) for d in self._dirs
+    def dirs(self) -> list[LogDirContent]:
+        """Every configured log dir."""
+        return [LogDirContent(path, None, error, []) for path, error in self._absent.items()] + [
+            LogDirContent(d.path, d, d.failure, [one for _, one in self._logs_in(d)]) for d in self._dirs
         ]
 
     def serial(self, key: PartitionId) -> Serial:

@@ -22,6 +22,7 @@ from holdfast.client.own_runtime import ClientRuntime
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.elect_leaders import ElectionKind
 from holdfast.protocol.messages.fetch import FetchPartitionResponse
+from holdfast.protocol.messages.log_dirs import DescribedLogDir
 from holdfast.protocol.messages.metadata import (
     DescribeClusterRequest,
     DescribeClusterResponse,
@@ -372,6 +373,17 @@ class Admin:
         return await admin_logs.fetch_from_replica(
             self._cluster, broker_id, address, topic_id, partition_index, offset, max_bytes, timeout_ms
         )
+
+    async def describe_log_dirs(
+        self,
+        broker_id: int,
+        address: tuple[str, int],
+        topics: Sequence[str] | None = None,
+        *,
+        timeout_ms: float = _TIMEOUT_MS,
+    ) -> list[DescribedLogDir]:
+        """The log dirs of that broker with the replicas in them, of these topics or of all."""
+        return await admin_logs.describe_log_dirs(self._cluster, broker_id, address, topics, timeout_ms)
 
     # --- configuration and features -------------------------------------------------------------------
 

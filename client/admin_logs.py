@@ -1,11 +1,11 @@
 """Where the logs of one broker end, and what is in them, asked of that broker itself (GetReplicaLogInfo, R61,
-R71; Fetch).
+R71; Fetch; DescribeLogDirs).
 
 Owns the split into requests and what an answer says of one replica. Errors of rows are values: a caller that
 compares logs decides how long to go on asking.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -20,6 +20,11 @@ from holdfast.protocol.messages.fetch import (
     FetchPartitionResponse,
     FetchRequest,
     FetchResponse,
+)
+from holdfast.protocol.messages.log_dirs import (
+    DescribedLogDir,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
 )
 from holdfast.protocol.messages.replica_log_info import (
     LOG_INFO_ROWS_MAX,
@@ -84,6 +89,20 @@ async def fetch_from_replica(
     answer: FetchResponse = await _asked(cluster, broker_id, address, request, timeout_ms)
     raise_refusal(answer.error_code, answer.error_message, "Fetch")
     return answer.partitions[0]
+
+
+async def describe_log_dirs(
+    cluster: ClusterClient,
+    broker_id: int,
+    address: tuple[str, int],
+    topics: Sequence[str] | None,
+    timeout_ms: float,
+) -> list[DescribedLogDir]:
+    """See `Admin.describe_log_dirs`."""
+    request = DescribeLogDirsRequest(None if topics is None else tuple(topics))
+    answer: DescribeLogDirsResponse = await _asked(cluster, broker_id, address, request, timeout_ms)
+    raise_refusal(answer.error_code, answer.error_message, "DescribeLogDirs")
+    return list(answer.log_dirs)
 
 
 async def _asked(

@@ -1,8 +1,8 @@
 """Compares the replicas of one partition batch by batch, up to the high watermark; says which one is odd.
 
-Owns the order and the verdict; sends nothing. Followers copy batches as they are, so two replicas are the same
-when offsets, leader epochs and crcs of all batches are. A replica that differs, ends early or cannot be read
-is named once and left out from then on; the others go on.
+Owns the order and the verdict; sends nothing. Followers copy batches as they are, so two replicas are the
+same when offsets, leader epochs and crcs of all batches are. A replica that differs, ends early or cannot be
+read is named once and left out from then on; the others go on.
 """
 
 from collections import Counter, deque

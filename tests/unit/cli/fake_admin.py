@@ -17,6 +17,7 @@ from holdfast.client.list_offsets import FoundOffset
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.elect_leaders import ElectionKind
 from holdfast.protocol.messages.fetch import FetchPartitionResponse
+from holdfast.protocol.messages.log_dirs import DescribedLogDir
 from holdfast.protocol.messages.metadata import DescribeClusterResponse
 from holdfast.protocol.messages.quorum import DescribeQuorumResponse
 from holdfast.protocol.messages.topics import DescribedTopic
@@ -41,6 +42,10 @@ class FakeAdmin:
     logs: dict[int, ReplicaLog | RowError] = field(default_factory=dict)
     #: {broker: the batches of its replica of any partition, or why it gives none}
     replicas: dict[int, Sequence[bytes] | ErrorCode] = field(default_factory=dict)
+    #: {broker: its log dirs}; those that are not in it do not answer
+    log_dirs: dict[int, list[DescribedLogDir]] = field(default_factory=dict)
+    #: None: one without replicas
+    quorum: DescribeQuorumResponse | None = None
     #: what becomes of a topic that is made
     created: CreatedTopic = field(default_factory=lambda: CreatedTopic(bytes(16), 3, 2))
     #: {call: why all of it is refused}
@@ -148,6 +153,8 @@ class FakeAdmin:
 
     async def describe_quorum(self, *, timeout_ms: float = 0) -> DescribeQuorumResponse:
         self._ask("describe_quorum")
+        if self.quorum is not None:
+            return self.quorum
         return DescribeQuorumResponse(0, None, 101, 1, self.cluster.metadata_offset, (), ())
 
     async def ask_broker_for_logs(
@@ -187,6 +194,19 @@ class FakeAdmin:
         return FetchPartitionResponse(
             topic_id, partition_index, code, end, 0, -1, None, 1, 7, memoryview(records)
         )
+
+    async def describe_log_dirs(
+        self,
+        broker_id: int,
+        address: tuple[str, int],
+        topics: Sequence[str] | None = None,
+        *,
+        timeout_ms: float = 0,
+    ) -> list[DescribedLogDir]:
+        self._ask("describe_log_dirs", broker_id, topics)
+        if broker_id not in self.log_dirs:
+            raise ClientError(f"broker {broker_id} did not answer: refused", ErrorCode.NETWORK_EXCEPTION)
+        return self.log_dirs[broker_id]
 
     async def elect_leaders(
         self,
