@@ -174,7 +174,6 @@ class LogManager:
         folders: list[tuple[LogDir, str]] = []
         for log_dir in self._online_dirs():
             try:
-                await log_dir.load_checkpoints()
                 folders += [(log_dir, name) for name in await self._loader.folders(log_dir)]
             except DiskError as error:
                 self._dir_failed(log_dir, error)

@@ -165,7 +165,7 @@ class Log:
             return await cls._of(
                 runtime, folder, config, found, epochs, log_start_offset, topic_id, before_rewind, on_failure
             )
-        except CorruptLog:
+        except DiskError:
             for segment in found.segments:
                 await segment.close()
             raise

@@ -38,7 +38,7 @@ class _Session:
     told_offset: int = -1
     #: the end of what the others must have applied before it may go; None when that is not known any more
     leaves_from: int | None = None
-    #: it is being fenced in slices, rightly: whatever it says meanwhile, it is in the end
+    #: it is being fenced in slices, rightly: what it says meanwhile comes too late
     is_ending: bool = False
 
 
