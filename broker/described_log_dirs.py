@@ -23,7 +23,6 @@ def log_dirs_steps(
     pace = Pace()
     rows: list[DescribedLogDir] = []
     for one in dirs:
-        space = FreeSpace() if one.log_dir is None else one.log_dir.space
         found = yield from _topics_in(one, None if topics is None else frozenset(topics), lag_of, pace)
         rows.append(
             DescribedLogDir(
@@ -31,8 +30,7 @@ def log_dirs_steps(
                 None if one.failure is None else str(one.failure),
                 one.path,
                 None if one.log_dir is None else one.log_dir.directory_id,
-                _UNKNOWN if space.total_bytes is None else space.total_bytes,
-                _UNKNOWN if space.free_bytes is None else space.free_bytes,
+                *device_bytes(one),
                 found,
             )
         )
@@ -51,3 +49,10 @@ def _topics_in(
         if pace.is_step_over(1):
             yield
     return tuple(LogDirTopic(name, tuple(rows)) for name, rows in by_name.items())
+
+
+def device_bytes(one: LogDirContent) -> tuple[int, int]:
+    """(total, left) of the device of a log dir, -1 when unknown."""
+    space = FreeSpace() if one.log_dir is None else one.log_dir.space
+    total, free = space.total_bytes, space.free_bytes
+    return _UNKNOWN if total is None else total, _UNKNOWN if free is None else free

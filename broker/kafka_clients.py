@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from holdfast.broker.core.broker import Broker
+from holdfast.broker.described_log_dirs import device_bytes
 from holdfast.broker.log_manager import LogManager
 from holdfast.broker.managed_log import ManagedLog
 from holdfast.kafka_listener.core.translation import ClusterView, LogDirView
@@ -61,7 +62,7 @@ class BrokerView:
 
     def _log_dirs(self) -> tuple[LogDirView, ...]:
         return tuple(
-            LogDirView(one.path, one.failure is None, tuple(map(self._replica, one.logs)))
+            LogDirView(one.path, one.failure is None, tuple(map(self._replica, one.logs)), *device_bytes(one))
             for one in self._log_manager.dirs()
         )
 
