@@ -48,12 +48,14 @@ from holdfast.runtime.stats import BoardWatch, MetricFamily, Steps, merged
 from holdfast.runtime.tasks import fail_node
 from holdfast.storage.core.config import LogConfig
 from holdfast.storage.core.files import METADATA_FOLDER
+from holdfast.storage.core.scrub_plan import ScrubPace
 from holdfast.storage.log import Log
 from holdfast.storage.log_dir import LogDir
 from holdfast.storage.meta_properties import LogDirRefused
 
 _log = logging.getLogger("holdfast.broker")
 
+_HOUR_MS = 3_600_000
 #: Errors that keep a broker from starting and are not bugs of Holdfast.
 START_ERRORS = (DiskError, NetworkError, LogDirRefused, BadQuorumState)
 
@@ -92,6 +94,10 @@ class BrokerNode:
                 retention_check_interval_ms=static["log.retention.check.interval.ms"],
                 min_free_bytes=static["holdfast.log.dirs.min.free.bytes"],
                 stall_ms=static["holdfast.log.dir.stall.ms"],
+                scrub=ScrubPace(
+                    static["holdfast.log.scrub.interval.hours"] * _HOUR_MS,
+                    static["holdfast.log.scrub.bytes.per.second"],
+                ),
             ),
             config.cluster_id,
             config.node_id,

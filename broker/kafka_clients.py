@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from holdfast.broker.core.broker import Broker
+from holdfast.broker.described_log_dirs import device_bytes
 from holdfast.broker.log_manager import LogManager
 from holdfast.broker.managed_log import ManagedLog
 from holdfast.kafka_listener.core.translation import ClusterView, LogDirView
@@ -61,8 +62,8 @@ class BrokerView:
 
     def _log_dirs(self) -> tuple[LogDirView, ...]:
         return tuple(
-            LogDirView(path, is_online, tuple(map(self._replica, logs)))
-            for path, is_online, logs in self._log_manager.dirs()
+            LogDirView(one.path, one.failure is None, tuple(map(self._replica, one.logs)), *device_bytes(one))
+            for one in self._log_manager.dirs()
         )
 
     def _replica(self, managed: ManagedLog) -> tuple[str, int, int, int]:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from functools import partial
 
 from holdfast.broker.damaged_logs import DamagedLogs
+from holdfast.broker.shortage import waited_out
 from holdfast.metadata.ids import PartitionId
 from holdfast.protocol.topic_names import TopicPartition
 from holdfast.runtime.api import DiskError, Runtime
@@ -44,6 +45,7 @@ class LogLoader:
     ) -> None:
         self._runtime = runtime
         self._disk = runtime.disk
+        self._clock = runtime.clock
         self._failed = failed
         self._found = found
         self._damaged = damaged
@@ -53,8 +55,12 @@ class LogLoader:
         self.is_disproved = False
 
     async def folders(self, log_dir: LogDir) -> list[str]:
-        """Names of the partition folders in a dir; removes what an unfinished deletion left, and notes what
-        was put aside. Raises: DiskError."""
+        """Names of the partition folders in a dir, after its checkpoints were read; removes what an
+        unfinished deletion left, and notes what was put aside. Raises: DiskError."""
+        return await waited_out(self._clock, partial(self._folders, log_dir))
+
+    async def _folders(self, log_dir: LogDir) -> list[str]:
+        await log_dir.load_checkpoints()
         names = []
         for name in await self._disk.listdir(log_dir.path):
             if is_deleted_name(name):
@@ -72,6 +78,9 @@ class LogLoader:
     async def open(self, log_dir: LogDir, name: str, config_for: Callable[[str], LogConfig]) -> None:
         """Open the log in a partition folder, if there is one; a damaged one is put aside. Raises:
         DiskError."""
+        await waited_out(self._clock, partial(self._open_folder, log_dir, name, config_for))
+
+    async def _open_folder(self, log_dir: LogDir, name: str, config_for: Callable[[str], LogConfig]) -> None:
         partition = parse_folder_name(name)
         assert partition is not None
         folder = log_dir.file(name)
@@ -98,7 +107,11 @@ class LogLoader:
             await self._put_aside(log_dir, partition, topic_id, str(error))
             return
         # The checkpoints may exceed the end of a shortened log; what it appends from now on is not flushed.
-        await log_dir.lower(partition, log.log_end_offset)
+        try:
+            await log_dir.lower(partition, log.log_end_offset)
+        except DiskError:
+            await log.close(False)
+            raise
         if log.recovery.reason is not None:
             _log.log(
                 logging.ERROR if self.was_clean else logging.WARNING,
@@ -145,7 +158,8 @@ class LogLoader:
         ids: dict[bytes, list[LogDir]] = {}
         for log_dir in dirs:
             try:
-                topic_id = await meta_properties.read_topic_id(self._disk, log_dir.file(name))
+                read = partial(meta_properties.read_topic_id, self._disk, log_dir.file(name))
+                topic_id = await waited_out(self._clock, read)
             except DiskError as error:
                 dir_failed(log_dir, error)
                 continue
@@ -161,7 +175,8 @@ class LogLoader:
                 others = ", ".join(other.file(name) for other in copies if other is not log_dir)
                 reason = f"{log_dir.file(name)}: the same partition is also in {others}"
                 try:
-                    await self._put_aside(log_dir, partition, topic_id, reason)
+                    put = partial(self._put_aside, log_dir, partition, topic_id, reason)
+                    await waited_out(self._clock, put)
                 except DiskError as error:
                     dir_failed(log_dir, error)
                 stale.append(log_dir)

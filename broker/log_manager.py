@@ -18,13 +18,14 @@ from functools import partial
 
 from holdfast.broker.clean_shutdown_marks import CleanShutdownMarks
 from holdfast.broker.core.events import DamagedReplica
-from holdfast.broker.core.replicas.log_metrics import LogDirState, LogState, log_families
+from holdfast.broker.core.replicas.log_metrics import LogDirState, LogState, log_families, scrub_families
 from holdfast.broker.damaged_logs import DamagedLogs, note_of
 from holdfast.broker.dir_watch import StallWatch, measure_space
 from holdfast.broker.housekeeping import Housekeeping, Interval
 from holdfast.broker.log_loading import LogLoader
-from holdfast.broker.managed_log import ManagedLog
+from holdfast.broker.managed_log import LogDirContent, ManagedLog
 from holdfast.broker.parallel import Work, in_parallel
+from holdfast.broker.scrubber import Scrubber
 from holdfast.metadata.ids import PartitionId
 from holdfast.protocol.topic_names import TopicPartition
 from holdfast.runtime.api import DiskError, OutOfResources, Runtime
@@ -35,6 +36,7 @@ from holdfast.storage.core.config import LogConfig
 from holdfast.storage.core.faults import FaultScope, scope_of
 from holdfast.storage.core.files import condemned_name, folder_name
 from holdfast.storage.core.flush_stats import FlushStats
+from holdfast.storage.core.scrub_plan import NO_SCRUB, ScrubPace
 from holdfast.storage.log import Log
 from holdfast.storage.log_dir import LogDir, Offsets
 from holdfast.storage.meta_properties import LogDirRefused
@@ -71,6 +73,7 @@ class LogManagerConfig:
     min_free_bytes: int = 0
     #: a log dir whose operations are under way for so long without an end of any has stalled
     stall_ms: int = 10_000
+    scrub: ScrubPace = NO_SCRUB
 
 
 class LogManager:
@@ -107,6 +110,7 @@ class LogManager:
         self._damage_listener: Callable[[PartitionId, str], None] | None = None
         self._aside_listener: Callable[[PartitionId], None] | None = None
         self._housekeeping = Housekeeping(runtime)
+        self._scrubber = Scrubber(runtime, self._housekeeping, self._logs_in, self._dir_failed, config.scrub)
         #: of the task that flushes by time
         self._flush_interval: Interval | None = None
         #: {path of a log dir: logs still to be opened}
@@ -170,7 +174,6 @@ class LogManager:
         folders: list[tuple[LogDir, str]] = []
         for log_dir in self._online_dirs():
             try:
-                await log_dir.load_checkpoints()
                 folders += [(log_dir, name) for name in await self._loader.folders(log_dir)]
             except DiskError as error:
                 self._dir_failed(log_dir, error)
@@ -233,6 +236,7 @@ class LogManager:
         ):
             self._housekeeping.repeat(name, interval_ms, work)
         self._housekeeping.start("interval flush", self._flush_by_time())
+        self._scrubber.start(self._online_dirs())
 
     # --- what is there ---------------------------------------------------------------------------------
 
@@ -280,7 +284,7 @@ class LogManager:
         """Metrics of the logs and their dirs."""
         counts = Counter(managed.log_dir.path for managed in self._managed.values())
         aside = self._damaged.counts()
-        return log_families(
+        found = log_families(
             (
                 LogState(
                     managed.partition.topic,
@@ -307,12 +311,12 @@ class LogManager:
             self._flush_stats,
             self._damaged.found_count,
         )
+        return found + scrub_families(self._scrubber.counts)
 
-    def dirs(self) -> list[tuple[str, bool, list[ManagedLog]]]:
-        """(path, is online, logs in it) of every configured log dir."""
-        found = [(log_dir.path, log_dir.is_online, self._logs_in(log_dir)) for log_dir in self._dirs]
-        return [(path, False, []) for path in self._absent] + [
-            (path, is_online, [managed for _, managed in own]) for path, is_online, own in found
+    def dirs(self) -> list[LogDirContent]:
+        """Every configured log dir."""
+        return [LogDirContent(path, None, error, []) for path, error in self._absent.items()] + [
+            LogDirContent(d.path, d, d.failure, [one for _, one in self._logs_in(d)]) for d in self._dirs
         ]
 
     def serial(self, key: PartitionId) -> Serial:
@@ -355,8 +359,7 @@ class LogManager:
         partition = TopicPartition(topic, partition_index)
         await self._claim(folder_name(partition))
         try:
-            known = self._managed.get(PartitionId(topic_id, partition_index))
-            if known is not None:
+            if (known := self._managed.get(PartitionId(topic_id, partition_index))) is not None:
                 return known.log
             await self._check_is_new(folder_name(partition))
             self._check_some_online()

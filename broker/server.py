@@ -51,8 +51,10 @@ from holdfast.broker.core.events import (
 )
 from holdfast.broker.core.requests.log_info import Replica, answer_log_info
 from holdfast.broker.core.requests.produce_path import ProduceContext
+from holdfast.broker.described_log_dirs import log_dirs_steps
 from holdfast.broker.log_effects import LogEffects
 from holdfast.broker.log_manager import LogManager
+from holdfast.broker.managed_log import ManagedLog
 from holdfast.broker.peers import Peers
 from holdfast.broker.time_lookup import find_record
 from holdfast.metadata.answer_steps import AnswerSteps
@@ -121,6 +123,7 @@ CHANGE_SHOWN_POLL_MS = 5
 
 _LEVELS = {Level.INFO: logging.INFO, Level.WARNING: logging.WARNING, Level.ERROR: logging.ERROR}
 _NO_RECORDS = memoryview(b"")
+_STOPPING = "this broker is stopping; ask it again later"
 
 _log = logging.getLogger("holdfast.broker")
 
@@ -221,6 +224,7 @@ class BrokerServer:
         ):
             handlers[key] = self._request
         handlers[ApiKey.GET_REPLICA_LOG_INFO] = self._log_info
+        handlers[ApiKey.DESCRIBE_LOG_DIRS] = self._log_dirs
         for key in FORWARDED_APIS:
             handlers[key] = self._forward
         for key in GROUP_APIS:
@@ -280,10 +284,22 @@ class BrokerServer:
         else:
             asyncio.get_running_loop().call_soon(self._answer_in_steps, exchange, steps)
 
+    def _log_dirs(self, exchange: Exchange) -> None:
+        if self.pump.is_ended:
+            exchange.fail(ErrorCode.BROKER_NOT_AVAILABLE, _STOPPING)
+            return
+        steps = log_dirs_steps(self._log_manager.dirs(), exchange.message.topics, self._lag_of)
+        self._answer_in_steps(exchange, steps)
+
+    def _lag_of(self, managed: ManagedLog) -> int:
+        """Records below the high watermark that a replica does not have."""
+        partition = self.core.partitions.get(managed.key)
+        return 0 if partition is None else max(0, partition.high_watermark - managed.log.log_end_offset)
+
     def _log_info(self, exchange: Exchange) -> None:
         """Logs are told of without roles too (R76); the epoch says which registration this process holds."""
         if self.pump.is_ended:
-            exchange.fail(ErrorCode.BROKER_NOT_AVAILABLE, "this broker is stopping; ask it again later")
+            exchange.fail(ErrorCode.BROKER_NOT_AVAILABLE, _STOPPING)
             return
         core = self.core
         epoch = core.lifecycle.broker_epoch

@@ -43,9 +43,17 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "Show the first, last or a timestamp's offset of partitions.",
     ),
     "leader-election": ("holdfast.cli.leader_election", "Elect leaders of partitions."),
-    "metadata-quorum": ("holdfast.cli.metadata_quorum", "Take in the new disk of a controller."),
+    "log-dirs": ("holdfast.cli.log_dirs", "Show what is in the log dirs of brokers, and their free space."),
+    "metadata-quorum": (
+        "holdfast.cli.metadata_quorum",
+        "Show the metadata quorum; take in the new disk of a controller.",
+    ),
     "node-health": ("holdfast.cli.node_health", "Ask a node's HTTP endpoint whether it is alive or ready."),
     "reassign-partitions": ("holdfast.cli.reassign_partitions", "Move partitions to other brokers."),
+    "replica-verification": (
+        "holdfast.cli.replica_verification",
+        "Compare the replicas of partitions with each other.",
+    ),
     "scenario": ("holdfast.cli.scenario", "Run scenario files against the real controller core."),
     "sim": (
         "holdfast.cli.sim.command",

@@ -1,6 +1,6 @@
-"""`holdfast metadata-quorum readmit`: take in a voter's new directory after its disk was lost (K8).
+"""`holdfast metadata-quorum`: show the quorum; take in a voter's new directory after its disk was lost (K8).
 
-Kafka does this in two steps, `kafka-metadata-quorum remove-controller` and `add-controller`.
+Kafka does the latter in two steps, `kafka-metadata-quorum remove-controller` and `add-controller`.
 """
 
 from typing import Any
@@ -9,8 +9,11 @@ import click
 
 from holdfast.cli.admin_session import AdminSession, ask
 from holdfast.cli.options import INT32_MAX, CommandAnswer, bootstrap, output
+from holdfast.cli.tables import table_lines
+from holdfast.protocol.messages.quorum import DescribeQuorumResponse, QuorumReplica
 
 _ID_BYTES = 16
+_HEADS = ("NodeId", "LogEndOffset", "Lag", "LastFetchMsAgo", "LastCaughtUpMsAgo", "Status")
 
 
 @click.group()
@@ -26,6 +29,79 @@ def _directory_id(_: click.Context, __: click.Parameter, value: str | None) -> b
     if raw is not None and len(raw) != _ID_BYTES:
         raise click.BadParameter("expected the 32 hexadecimal digits that the voter's log shows")
     return raw
+
+
+@command.command(short_help="Show leader, voters and observers.")
+@bootstrap
+@click.option("--status", is_flag=True, help="Leader, high watermark, and how far voters are behind.")
+@click.option("--replication", is_flag=True, help="Every voter and observer. Without an option: both.")
+@output
+def describe(status: bool, replication: bool, **given: Any) -> None:
+    """Show the quorum as its leader sees it. Brokers are observers."""
+    answer = CommandAnswer("metadata-quorum-describe")
+    text: list[str] = []
+
+    async def act(session: AdminSession) -> None:
+        cluster = await session.admin.describe_cluster(timeout_ms=session.timeout_ms)
+        quorum = await session.admin.describe_quorum(timeout_ms=session.timeout_ms)
+        now_ms = session.clock.wall_ms()
+        replicas = [*(_replica(quorum, row, now_ms) for row in (*quorum.voters, *quorum.observers))]
+        followers = [row for row in replicas if row["status"] == "Follower"]
+        answer.data = {
+            "cluster_id": cluster.cluster_id,
+            "leader_id": quorum.leader_id,
+            "leader_epoch": quorum.raft_epoch,
+            "high_watermark": quorum.high_watermark,
+            "max_follower_lag": max((row["lag"] for row in followers), default=0),
+            "replicas": replicas,
+        }
+        if status or not replication:
+            text.append(_status(answer.data))
+        if replication or not status:
+            text.append("\n".join(table_lines(_HEADS, [_cells(row) for row in replicas])))
+
+    ask(given, answer, act)
+    answer.finish(given["output"], "\n\n".join(text))
+
+
+def _replica(quorum: DescribeQuorumResponse, row: QuorumReplica, now_ms: int) -> dict[str, Any]:
+    is_leader = row.replica_id == quorum.leader_id
+    end = next((one.log_end_offset for one in quorum.voters if one.replica_id == quorum.leader_id), -1)
+    is_known = row.log_end_offset >= 0 and end >= 0
+    return {
+        "node_id": row.replica_id,
+        "log_end_offset": row.log_end_offset,
+        #: records of the leader's log that it lacks; all of them while its end is not known
+        "lag": max(0, end - row.log_end_offset) if is_known else max(0, end),
+        "last_fetch_ms": _age(row.last_fetch_timestamp_ms, now_ms),
+        "last_caught_up_ms": _age(row.last_caught_up_timestamp_ms, now_ms),
+        "status": "Leader" if is_leader else "Follower" if row in quorum.voters else "Observer",
+    }
+
+
+def _age(timestamp_ms: int, now_ms: int) -> int | None:
+    """By this machine's clock; None for never."""
+    return None if timestamp_ms < 0 else max(0, now_ms - timestamp_ms)
+
+
+def _status(found: dict[str, Any]) -> str:
+    def ids(*statuses: str) -> str:
+        return ",".join(str(row["node_id"]) for row in found["replicas"] if row["status"] in statuses)
+
+    lines = {
+        "ClusterId": found["cluster_id"],
+        "LeaderId": found["leader_id"],
+        "LeaderEpoch": found["leader_epoch"],
+        "HighWatermark": found["high_watermark"],
+        "MaxFollowerLag": found["max_follower_lag"],
+        "CurrentVoters": f"[{ids('Leader', 'Follower')}]",
+        "CurrentObservers": f"[{ids('Observer')}]",
+    }
+    return "\n".join(f"{name + ':':<18}{value}" for name, value in lines.items())
+
+
+def _cells(row: dict[str, Any]) -> tuple[str, ...]:
+    return tuple("-" if value is None else str(value) for value in row.values())
 
 
 @command.command(short_help="Take in the new, empty disk of a voter.")

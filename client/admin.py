@@ -22,6 +22,8 @@ from holdfast.client.list_offsets import FoundOffset, list_offsets
 from holdfast.client.own_runtime import ClientRuntime
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.elect_leaders import ElectionKind
+from holdfast.protocol.messages.fetch import FetchPartitionResponse
+from holdfast.protocol.messages.log_dirs import DescribedLogDir
 from holdfast.protocol.messages.metadata import (
     DescribeClusterRequest,
     DescribeClusterResponse,
@@ -386,6 +388,34 @@ class Admin:
         return await admin_logs.get_replica_log_info(
             self._cluster, self._clock, broker_id, address, topic_ids, partitions, timeout_ms
         )
+
+    async def fetch_from_replica(
+        self,
+        broker_id: int,
+        address: tuple[str, int],
+        topic_id: bytes,
+        partition_index: int,
+        offset: int,
+        max_bytes: int,
+        *,
+        timeout_ms: float = _TIMEOUT_MS,
+    ) -> FetchPartitionResponse:
+        """Whole batches of that broker's own replica, leader or not, from `offset` on, below the high
+        watermark that it knows; they are verified before they are sent. The row's error code is a value."""
+        return await admin_logs.fetch_from_replica(
+            self._cluster, broker_id, address, topic_id, partition_index, offset, max_bytes, timeout_ms
+        )
+
+    async def describe_log_dirs(
+        self,
+        broker_id: int,
+        address: tuple[str, int],
+        topics: Sequence[str] | None = None,
+        *,
+        timeout_ms: float = _TIMEOUT_MS,
+    ) -> list[DescribedLogDir]:
+        """The log dirs of that broker with the replicas in them, of these topics or of all."""
+        return await admin_logs.describe_log_dirs(self._cluster, broker_id, address, topics, timeout_ms)
 
     # --- configuration and features -------------------------------------------------------------------
 

@@ -240,6 +240,15 @@ BROKER_KEYS: tuple[ConfigKey, ...] = (
         "Records are refused while the device of their log dir has less left, copies of a leader's records "
         "below half of it; 0: never, until the disk is full and the log dir fails.",
     ),
+    _int(
+        "holdfast.log.scrub.interval.hours",
+        168,
+        "Closed segments are read again and checked (the scrub); a pass begins so long after the last; 0: "
+        "never.",
+        0,
+        1_000_000,
+    ),
+    _long("holdfast.log.scrub.bytes.per.second", 8 << 20, "How fast the scrub reads, in each log dir.", 1024),
     _int("request.timeout.ms", 30_000, "A request to another node without answer is given up.", 1),
     _int(
         "holdfast.log.dir.stall.ms",

@@ -179,6 +179,10 @@ class File(Protocol):
     def read_at(self, position: int, size: int) -> bytes:
         """At most `size` bytes from `position`; shorter only at the end of the file. Raises: DiskError."""
 
+    async def read_aside(self, position: int, size: int) -> bytes:
+        """Like `read_at`, but beside the event loop, and the page cache need not keep the bytes: for what is
+        read once. Not at the same time as another of these. Raises: DiskError."""
+
     async def flush(self) -> None:
         """Make durable every byte that was in the file when the flush *started* (A-21). Concurrent calls
         may share one fsync that starts after the later of them. Raises: DiskError."""

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import google_crc32c
 
-from holdfast.runtime.api import Disk, FileMissing
+from holdfast.runtime.api import Disk, DiskError, FileMissing
 
 #: Ending of the file that is written before it is renamed to the real one.
 TEMPORARY_SUFFIX = ".tmp"
@@ -38,10 +38,14 @@ async def replace(disk: Disk, path: str, text: str) -> None:
     Raises: DiskError."""
     temporary = path + TEMPORARY_SUFFIX
     file = await disk.open(temporary, create=True)
-    if file.size:  # a stop interrupted an earlier write
-        await file.truncate(0)
-    file.append([text.encode()])
-    await file.flush()
+    try:
+        if file.size:  # a stop interrupted an earlier write
+            await file.truncate(0)
+        file.append([text.encode()])
+        await file.flush()
+    except DiskError:
+        await file.close()
+        raise
     await file.close()
     await disk.rename(temporary, path)
 
@@ -53,7 +57,11 @@ async def read_text(disk: Disk, path: str) -> str | None:
     except FileMissing:
         return None
     size = file.size
-    content = file.read_at(0, size) if size <= SMALL_FILE_MAX_BYTES else None
+    try:
+        content = file.read_at(0, size) if size <= SMALL_FILE_MAX_BYTES else None
+    except DiskError:
+        await file.close()
+        raise
     await file.close()
     if content is None:
         return None

@@ -13,7 +13,13 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import NamedTuple
 
-from holdfast.protocol.record_batch import BatchHeader, CorruptBatch, check_batch, iter_batches, stamp
+from holdfast.protocol.record_batch import (
+    BatchHeader,
+    CorruptBatch,
+    check_batch,
+    iter_batches,
+    stamp,
+)
 from holdfast.runtime.api import Buffer, DiskError, OutOfResources, Runtime, Task
 from holdfast.storage import snapshots
 from holdfast.storage.core.config import LogConfig
@@ -31,6 +37,7 @@ from holdfast.storage.log_guard import LogGuard
 from holdfast.storage.recovery import RecoveredSegments, RecoveryReport, open_segments
 from holdfast.storage.segment import RELATIVE_OFFSET_MAX, Segment
 from holdfast.storage.segment_list import SegmentList, age_of
+from holdfast.storage.segment_scrub import SegmentScrub, check_read
 
 #: Relative offsets reserved for the records of one batch.
 _BATCH_RECORDS_MAX = 1 << 24
@@ -141,7 +148,7 @@ class Log:
             return await cls._of(
                 runtime, folder, config, found, epochs, log_start_offset, topic_id, before_rewind, on_failure
             )
-        except CorruptLog:
+        except DiskError:
             for segment in found.segments:
                 await segment.close()
             raise
@@ -393,31 +400,11 @@ class Log:
         try:
             data = segment.read(fetch_offset, max_bytes, end_offset, at_least_one)
             if verify or segment is not self._segments.active or segment.is_cold(fetch_offset):
-                self._verify(segment, fetch_offset, data)
+                check_read(segment, fetch_offset, data, self._epochs.epoch_at)
         except DiskError as error:
             self._guard.fail(error)
             raise
         return data
-
-    def _verify(self, segment: Segment, fetch_offset: int, data: bytes) -> None:
-        """Check whole batches that were read from the one that holds `fetch_offset` on. The epochs in memory
-        are those that the log was loaded or appended with. Raises: CorruptLog."""
-        position, next_offset, epoch_at = 0, -1, self._epochs.epoch_at
-        try:
-            while position < len(data):
-                header = check_batch(data, position)
-                base_offset = header.base_offset
-                if next_offset < 0 and base_offset <= fetch_offset < header.next_offset:
-                    next_offset = base_offset
-                if base_offset != next_offset or epoch_at(base_offset) != header.leader_epoch:
-                    raise CorruptBatch(
-                        f"offset {base_offset} of epoch {header.leader_epoch} where "
-                        f"{max(next_offset, fetch_offset)} of epoch {epoch_at(base_offset)} belongs"
-                    )
-                next_offset = header.next_offset
-                position += header.size_bytes
-        except CorruptBatch as error:
-            raise segment.broken(str(error), segment.position_of(fetch_offset) + position) from error
 
     def end_offset_for_epoch(self, epoch: int) -> EpochEnd | None:
         """The largest epoch in this log not above `epoch`, and its end; None when none is known (R80)."""
@@ -436,6 +423,17 @@ class Log:
         if header is None:
             return None
         return self.read(max(header.base_offset, self._log_start_offset), 1, header.next_offset)
+
+    def scrub(self, offset: int) -> SegmentScrub | None:
+        """Reads and checks the first closed, durable segment that ends above `offset`; None when there is
+        none."""
+        segment = self._segments.closed_above(offset)
+        if segment is None or not self._guard.is_usable or segment.flushed_size < segment.size:
+            return None
+        count = self._truncation_count
+        return SegmentScrub(
+            segment, self._guard, self._epochs.epoch_at, lambda: self._truncation_count == count
+        )
 
     # --- flush -----------------------------------------------------------------------------------------
 

@@ -38,6 +38,11 @@ class LogGuard:
         """True when there is a callback for the first failure."""
         return self._on_failure is not None
 
+    @property
+    def is_usable(self) -> bool:
+        """It is open, and nothing has failed."""
+        return not self.is_closed and self.failure is None
+
     def check_usable(self) -> None:
         """Raises: DiskError, the first one of this log."""
         assert not self.is_closed, f"{self.folder} is closed"

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from holdfast.protocol.frames import FRAME_MAX_BYTES
 from holdfast.protocol.record_batch import CorruptBatch, check_batch, parse_header
-from holdfast.runtime.api import Disk
+from holdfast.runtime.api import Disk, DiskError
 from holdfast.storage import snapshots
 from holdfast.storage.core.config import LogConfig
 from holdfast.storage.core.faults import CorruptLog
@@ -111,7 +111,7 @@ async def open_segments(
         if is_below and clean:
             story = f"ends at {found.segments[-1].next_offset}, below its start {log_start_offset}"
             raise CorruptLog(folder, 0, story)
-    except CorruptLog:
+    except DiskError:
         for segment in found.segments:
             await segment.close()
         raise

@@ -51,6 +51,11 @@ class SegmentList:
             return active
         return self._segments[bisect_right(self._bases, offset) - 1]
 
+    def closed_above(self, offset: int) -> Segment | None:
+        """The first segment that ends above `offset` and is not the active one."""
+        number = max(0, bisect_right(self._bases, offset) - 1)
+        return self._segments[number] if number + 1 < len(self._segments) else None
+
     def find_timestamp(self, timestamp_ms: int, log_start_offset: int) -> BatchHeader | None:
         """The first batch with a record at or after `timestamp_ms`, in segments that reach above the log
         start. Raises: DiskError."""

@@ -73,6 +73,9 @@ class WatchedFile:
     def size(self) -> int:
         return self._file.size
 
+    async def read_aside(self, position: int, size: int) -> bytes:
+        return await self._watch.flushes.over(self._file.read_aside(position, size))
+
     async def flush(self) -> None:
         await self._watch.flushes.over(self._file.flush())
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from holdfast.controller.core import producer_ids
 from holdfast.controller.core.answers import WRITES, refusal, undecided
-from holdfast.controller.core.brokers.cluster_control import ClusterControl
+from holdfast.controller.core.brokers.cluster_control import SLICE_RECORDS_MAX, ClusterControl
 from holdfast.controller.core.config import ControllerConfig
 from holdfast.controller.core.decisions import DecisionRing
 from holdfast.controller.core.draft import Draft
@@ -121,6 +121,8 @@ class QuorumController:
         #: `_committed`
         self._latest = self._committed
         self._is_active = False
+        #: elections that the previous controller left are still to be made
+        self._is_taking_over = False
         self._leader_id: int | None = None
         self._raft_epoch = 0
         #: end of the log that must be applied before this leader becomes active; None when it does not lead
@@ -211,6 +213,8 @@ class QuorumController:
 
     def next_deadline_ms(self) -> int | None:
         """When the next Tick is due."""
+        if self._is_taking_over:
+            return 0
         deadlines = (
             self._cluster.next_deadline_ms(),
             self._recovery.next_deadline_ms(),
@@ -424,6 +428,8 @@ class QuorumController:
         if not self._is_active:
             return []
         effects = self._write(lambda draft: self._cluster.check_sessions(draft, now_ms), now_ms)
+        if self._is_taking_over:
+            effects += self._write(self._elect_after_take_over, now_ms)
         if self._next_unclean_pass_ms is not None and now_ms >= self._next_unclean_pass_ms:
             self._next_unclean_pass_ms = self._unclean_pass_after(now_ms)
             effects += self._write(self._replication.elect_unclean, now_ms)
@@ -546,7 +552,12 @@ class QuorumController:
         (K21)."""
         self._bootstrap(draft)
         self._cluster.take_over(draft)
-        self._replication.take_over(draft)
+        self._elect_after_take_over(draft)
+
+    def _elect_after_take_over(self, draft: Draft) -> None:
+        """In slices, between which brokers are answered."""
+        is_done = self._replication.take_over(draft, records_max=SLICE_RECORDS_MAX)
+        self._is_taking_over = not is_done
 
     def _bootstrap(self, draft: Draft) -> None:
         """Write the features and the one min ISR that every cluster has before its first broker (F14)."""
@@ -565,7 +576,7 @@ class QuorumController:
         (K23)."""
         if not self._is_active:
             return []
-        self._is_active = False
+        self._is_active = self._is_taking_over = False
         effects: list[Effect] = [
             LogLine(Level.INFO, f"no longer the active controller, raft epoch {self._raft_epoch}")
         ]

@@ -26,6 +26,9 @@ class LogDirView(NamedTuple):
     path: str
     is_online: bool
     replicas: tuple[tuple[str, int, int, int], ...]
+    #: of its device, -1 when unknown
+    total_bytes: int = -1
+    usable_bytes: int = -1
 
 
 @dataclass(frozen=True, slots=True)

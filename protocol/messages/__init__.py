@@ -15,6 +15,7 @@ from holdfast.protocol.messages import (
     fetch,
     groups,
     list_offsets,
+    log_dirs,
     metadata,
     offset_for_leader_epoch,
     produce,
@@ -68,6 +69,7 @@ APIS: dict[ApiKey, Api] = {
             offset_for_leader_epoch.OffsetForLeaderEpochResponse,
         ),
         Api(ApiKey.DESCRIBE_CONFIGS, configs.DescribeConfigsRequest, configs.DescribeConfigsResponse),
+        Api(ApiKey.DESCRIBE_LOG_DIRS, log_dirs.DescribeLogDirsRequest, log_dirs.DescribeLogDirsResponse),
         Api(
             ApiKey.CREATE_PARTITIONS,
             create_partitions.CreatePartitionsRequest,

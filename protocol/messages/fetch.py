@@ -19,6 +19,9 @@ from holdfast.protocol.schema.fields import (
 
 #: `replica_id` of a consumer.
 CONSUMER_REPLICA_ID = -1
+#: `replica_id` of a reader that asks any replica, not the leader alone, for what that one has below the high
+#: watermark that it knows; answered at once, and verified. As in Kafka, for tools.
+DEBUGGING_REPLICA_ID = -2
 #: `session_id` of a request that is complete in itself.
 NO_SESSION = -1
 #: Topic id of the metadata log, as in Kafka.
@@ -59,7 +62,10 @@ class FetchRequest:
     """Answered at once when there is data, an error or news for the reader, else after `max_wait_ms`."""
 
     cluster_id: str | None = field(nullable(string), "Set by quorum members: refuses strangers.")
-    replica_id: int = field(int32, "Broker id of a follower, node id of a quorum member, -1 for a consumer.")
+    replica_id: int = field(
+        int32,
+        "Broker id of a follower, node id of a quorum member, -1 for a consumer, -2 for one of any replica.",
+    )
     broker_epoch: int = field(int64, "The follower's broker epoch, -1 when it has none.")
     max_wait_ms: int = field(int32, "Longest wait for data.")
     min_bytes: int = field(int32, "Answer once so many bytes are there.")

@@ -112,6 +112,11 @@ class MemoryFile:
         self._check("read")
         return bytes(memoryview(self._inode.cached)[position : position + size])
 
+    async def read_aside(self, position: int, size: int) -> bytes:
+        data = self.read_at(position, size)
+        await _turn()
+        return data
+
     async def flush(self) -> None:
         while True:
             self._check_usable()

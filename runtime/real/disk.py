@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import errno as errno_module
 import fcntl
+import mmap
 import os
 import shutil
 import threading
@@ -44,6 +45,7 @@ class RealFile:
     """`runtime.api.File` on a file descriptor."""
 
     __slots__ = (
+        "_aside",
         "_commit",
         "_cutting",
         "_descriptor",
@@ -71,6 +73,8 @@ class RealFile:
         self._error: DiskError | None = None
         #: the truncation under way
         self._cutting: asyncio.Future[None] | None = None
+        #: nothing is read or dropped aside
+        self._aside: asyncio.Event | None = None
         self._is_closed = False
 
     @property
@@ -129,6 +133,35 @@ class RealFile:
             raise _disk_error(self._path, "read", error) from error
         return data
 
+    async def read_aside(self, position: int, size: int) -> bytes:
+        self._check_usable()
+        return await self._beside(self._read_aside_now, position, size)
+
+    def _read_aside_now(self, position: int, size: int) -> bytes:
+        """Runs in a thread."""
+        data = b""
+        while len(data) < size:
+            more = os.pread(self._descriptor, size - len(data), position + len(data))
+            if not more:
+                break
+            data += more
+        _forget(self._descriptor, position, size)
+        return data
+
+    async def _beside(self, work: Callable[[*Ts], T], *args: *Ts) -> T:
+        """The result of `work` in a thread that has the descriptor; `close` waits for it. Raises:
+        DiskError."""
+        assert self._aside is None, f"{self._path} is read aside already"
+        over = self._aside = asyncio.Event()
+        try:
+            await self._handles.waited_out(self._hold)
+            return await self._in_thread(work, *args)
+        except OSError as error:
+            raise _disk_error(self._path, "read", error) from error
+        finally:
+            self._aside = None
+            over.set()
+
     async def flush(self) -> None:
         await self._handles.waited_out(self._flush_once)
 
@@ -138,9 +171,11 @@ class RealFile:
 
     async def drop_cache(self) -> None:
         await self.flush()
-        if hasattr(os, "posix_fadvise"):  # not on macOS, whose cache stays as it is
-            await self._handles.waited_out(self._hold)
-            await self._in_thread(os.posix_fadvise, self._descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        await self._beside(self._forget_now)
+
+    def _forget_now(self) -> None:
+        """Runs in a thread."""
+        _forget(self._descriptor, 0, 0)
 
     async def truncate(self, size: int) -> None:
         self._check_usable()
@@ -187,6 +222,8 @@ class RealFile:
         # The descriptor's number may be given away again at once: threads must be done with it.
         await self._commit.idle()
         await self._cuts_ended()
+        while self._aside is not None:
+            await self._aside.wait()
         self._handles.lru.closed(self)
         descriptor, self._descriptor = self._descriptor, -1
         self._let_go(descriptor)
@@ -244,13 +281,13 @@ class RealFile:
         self._ready()
         self._handles.lru.pin(self)
 
-    def _in_thread(self, work: Callable[[*Ts], None], *args: *Ts) -> "asyncio.Future[None]":
+    def _in_thread(self, work: Callable[[*Ts], T], *args: *Ts) -> "asyncio.Future[T]":
         """Run `work` in a thread with the descriptor that is pinned; it is free afterwards."""
         run = asyncio.get_running_loop().run_in_executor(self._flushes, work, *args)
         run.add_done_callback(self._release)
         return run
 
-    def _release(self, run: "asyncio.Future[None]") -> None:
+    def _release(self, run: "asyncio.Future[T]") -> None:
         self._handles.lru.unpin(self, is_clean=not self._is_unflushed)
         self._handles.make_room(0)
 
@@ -386,6 +423,14 @@ def _exists(path: str) -> bool:
             raise
         return False
     return True
+
+
+def _forget(descriptor: int, position: int, size: int) -> None:
+    """Let the page cache forget whole pages of a range that are written; size 0: all from there on. Raises:
+    OSError."""
+    if hasattr(os, "posix_fadvise"):  # not on macOS, whose cache stays as it is
+        start = position - position % mmap.PAGESIZE
+        os.posix_fadvise(descriptor, start, size and position + size - start, os.POSIX_FADV_DONTNEED)
 
 
 def _space(path: str) -> Space:

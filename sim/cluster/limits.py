@@ -65,6 +65,11 @@ LIMITS = (
     _limit("controller.core.partitions.leader_balance", "PASS_MAX", 1, 2),
     _limit("controller.core.partitions.replication_control", "UNCLEAN_PASS_MAX", 1, 2),
     _limit("controller.core.brokers.cluster_control", "CHECK_RECORDS_MAX", 1, 2),
+    Limit(
+        ("controller.core.brokers.cluster_control", "controller.core.quorum_controller"),
+        "SLICE_RECORDS_MAX",
+        (1, 2),
+    ),
     _limit("controller.core.operators.requests", "ELECTIONS_MAX", 1, 2),
     _limit("controller.core.draft", "NOTES_MAX", 1, 5),
     # more than a broker keeps back before it asks for the next block

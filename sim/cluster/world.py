@@ -65,6 +65,8 @@ BROKER_PROPERTIES = {
     "holdfast.ceiling.records": "20",
     "log.flush.offset.checkpoint.interval.ms": "3000",
     "log.segment.bytes": "20000",
+    # tests/unit/broker/test_scrubber.py has it
+    "holdfast.log.scrub.interval.hours": "0",
 }
 CONTROLLER_PROPERTIES = {"broker.session.timeout.ms": "1500"}
 #: what no story is long enough for otherwise

@@ -292,6 +292,11 @@ class SimFile:
         self._check("read")
         return bytes(memoryview(self._inode.cached)[position : position + size])
 
+    async def read_aside(self, position: int, size: int) -> bytes:
+        data = self.read_at(position, size)
+        await self._disk.until(self._sim_disk.names_end_ns())
+        return data
+
     async def flush(self) -> None:
         self._check_usable()
         await self._commit.commit()

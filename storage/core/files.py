@@ -28,6 +28,7 @@ RECOVERY_POINT_CHECKPOINT = "recovery-point-offset-checkpoint"
 HIGH_WATERMARK_CHECKPOINT = "replication-offset-checkpoint"
 LOG_START_CHECKPOINT = "log-start-offset-checkpoint"
 CEILING_CHECKPOINT = "ceiling-offset-checkpoint"
+SCRUB_CHECKPOINT = "scrub-checkpoint"
 
 
 _QUARANTINE_NAME = re.compile(rf".+\.[0-9a-f]{{32}}{QUARANTINE_SUFFIX}")

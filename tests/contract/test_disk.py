@@ -105,6 +105,28 @@ async def test_dropping_the_cache_keeps_the_bytes_and_the_end(world: World, file
     assert file.read_at(0, 9) == b"abcd"
 
 
+async def test_what_is_read_aside_is_what_is_read(file: File) -> None:
+    file.append([b"0123456789"])
+    await file.flush()
+    file.append([b"not flushed"])
+    for position, size in ((0, 4), (3, 12), (8, 100), (21, 1)):
+        assert await file.read_aside(position, size) == file.read_at(position, size)
+
+
+async def test_close_waits_for_what_is_read_aside(world: World, file: File) -> None:
+    file.append([b"0123456789"])
+    found: list[bytes] = []
+
+    async def read() -> None:
+        found.append(await file.read_aside(2, 3))
+
+    reading = world.runtime.tasks.start("read", read())
+    await asyncio.sleep(0)
+    await file.close()
+    await reading.wait()
+    assert found == [b"234"]
+
+
 async def test_flushes_at_the_same_time_all_end(world: World, file: File) -> None:
     done: list[int] = []
 

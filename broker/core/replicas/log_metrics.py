@@ -4,12 +4,13 @@ Owns names, labels and sums by topic; the log manager gives the values. `broker.
 of single partitions. Each scrape walks the logs once.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from holdfast.runtime.stats import MetricFamily, MetricKind, Sample
 from holdfast.storage.core.flush_stats import FlushStats
 from holdfast.storage.core.free_space import FreeSpace
+from holdfast.storage.core.scrub_plan import ScrubCounts
 
 
 class LogState(NamedTuple):
@@ -108,5 +109,36 @@ def log_families(
             MetricKind.COUNTER,
             "Logs that were found damaged.",
             (Sample(damaged_count),),
+        ),
+    ]
+
+
+def scrub_families(counts: Mapping[str, ScrubCounts]) -> list[MetricFamily]:
+    """What the scrub has read and found, by path of the log dir."""
+
+    def by_dir(
+        name: str, kind: MetricKind, help: str, value_of: Callable[[ScrubCounts], float]
+    ) -> MetricFamily:
+        samples = tuple(Sample(value_of(count), (("dir", path),)) for path, count in counts.items())
+        return MetricFamily(f"kafka_log_{name}", kind, help, samples)
+
+    return [
+        by_dir(
+            "scrubbed_bytes_total",
+            MetricKind.COUNTER,
+            "Bytes of closed segments that were read again and checked.",
+            lambda count: count.read_bytes,
+        ),
+        by_dir(
+            "scrub_damaged_total",
+            MetricKind.COUNTER,
+            "Logs that the scrub has found damaged.",
+            lambda count: count.damaged_count,
+        ),
+        by_dir(
+            "scrub_completed_time_seconds",
+            MetricKind.GAUGE,
+            "When the last complete scrub ended, in seconds since the epoch; 0 before the first.",
+            lambda count: max(0, count.completed_ms) / 1000,
         ),
     ]

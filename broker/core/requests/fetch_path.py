@@ -29,7 +29,7 @@ from holdfast.broker.core.requests.fetch_session import (
 from holdfast.broker.core.requests.purgatory import DelayedFetch, FetchPurgatory
 from holdfast.metadata.ids import PartitionId
 from holdfast.protocol.errors import ErrorCode
-from holdfast.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse
+from holdfast.protocol.messages.fetch import DEBUGGING_REPLICA_ID, FetchPartition, FetchRequest, FetchResponse
 from holdfast.protocol.messages.list_offsets import (
     EARLIEST_LOCAL_TIMESTAMP,
     EARLIEST_TIMESTAMP,
@@ -110,6 +110,9 @@ class FetchPath:
         keys = _keys_of(request)
         if keys is None:
             return [_refuse(reply_to, ErrorCode.INVALID_REQUEST, _NAMED_TWICE)]
+        if request.replica_id == DEBUGGING_REPLICA_ID:
+            rows = tuple(self._debugging_row(wanted) for wanted in request.partitions)
+            return [AnswerFetch(reply_to, rows, min(max(0, request.max_bytes), self._answer_max_bytes))]
         wait_ms = min(request.max_wait_ms, WAIT_MS_MAX)
         if wait_ms > 0 and keys and not self._purgatory.is_full and not self._is_ready(request):
             self._purgatory.add(DelayedFetch(reply_to, request, keys), now_ms + wait_ms)
@@ -157,23 +160,18 @@ class FetchPath:
         refusal = partition.check_reader(wanted)
         if refusal is not None and refusal.diverging is None:
             return _error_row(key, partition, refusal.error_code)
-        # F6, A-6: records below the known high watermark, also while it is not shown yet
-        end_offset = partition.high_watermark
-        has_records = refusal is None and wanted.fetch_offset < end_offset
-        return ReadRow(
-            key.topic_id,
-            key.partition_index,
-            0,
-            partition.visible_high_watermark,
-            partition.log.log_start_offset,
-            -1,
-            None if refusal is None else refusal.diverging,
-            partition.leader_id,
-            partition.leader_epoch,
-            wanted.fetch_offset,
-            end_offset,
-            max(1, wanted.max_bytes) if has_records else 0,
-        )
+        row = _reader_row(partition, wanted, partition.visible_high_watermark)
+        return row if refusal is None else row._replace(diverging=refusal.diverging, max_bytes=0)
+
+    def _debugging_row(self, wanted: FetchPartition) -> ReadRow:
+        """What this replica has, whether it leads or not."""
+        key = PartitionId(wanted.topic_id, wanted.partition_index)
+        partition = self._partitions.get(key)
+        if partition is None:
+            return _error_row(key, None, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        if wanted.fetch_offset < partition.log.log_start_offset:
+            return _error_row(key, partition, ErrorCode.OFFSET_OUT_OF_RANGE)
+        return _reader_row(partition, wanted, partition.high_watermark)._replace(verify=True)
 
     # --- followers ---------------------------------------------------------------------------------------
 
@@ -443,6 +441,25 @@ def _leader_row(partition: Partition, row: SessionRow[PartitionId], max_bytes: i
         row.fetch_offset,
         log.log_end_offset,
         max_bytes,
+    )
+
+
+def _reader_row(partition: Partition, wanted: FetchPartition, shown_high_watermark: int) -> ReadRow:
+    # F6, A-6: records below the known high watermark, also while it is not shown yet
+    end_offset = partition.high_watermark
+    return ReadRow(
+        partition.key.topic_id,
+        partition.key.partition_index,
+        0,
+        shown_high_watermark,
+        partition.log.log_start_offset,
+        -1,
+        None,
+        partition.leader_id,
+        partition.leader_epoch,
+        wanted.fetch_offset,
+        end_offset,
+        max(1, wanted.max_bytes) if wanted.fetch_offset < end_offset else 0,
     )
 
 

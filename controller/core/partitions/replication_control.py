@@ -131,16 +131,19 @@ class ReplicationControl:
             )
         return True
 
-    def take_over(self, draft: Draft) -> None:
+    def take_over(self, draft: Draft, *, records_max: int | None = None) -> bool:
         """Make the elections that the previous controller left: its unfencing was cut after the first part
         (K21, R21), or its file had the recovery manager on and this one's has not (F40).
 
-        Of unclean elections only those of last known leaders; the periodic pass makes the others (F38).
+        Of unclean elections only those of last known leaders; the periodic pass makes the others (F38). False
+        when it has stopped after `records_max` changes: the same call goes on.
         """
-        image = draft.image
+        image, end = draft.image, _end_of(draft, records_max)
         cause = Cause(CauseKind.TAKEOVER)
         contexts: dict[str, ElectionContext] = {}
         for topic, index, partition in image.leaderless_partitions():
+            if draft.next_offset >= end:
+                return False
             key = PartitionId(topic.topic_id, index)
             candidates = partition.electable or self._trusted(image, partition)
             if not any(image.is_active_replica(replica, key) for replica in candidates):
@@ -151,6 +154,7 @@ class ReplicationControl:
                 )
             requested = RequestedChange(keeps_candidates=True)
             self.change(draft, topic, index, partition, requested, contexts[topic.name], cause)
+        return True
 
     def _trusted(self, image: MetadataImage, partition: PartitionRegistration) -> tuple[int, ...]:
         """The last known leader, if it may lead when no replica is eligible (D8.8)."""

@@ -20,7 +20,6 @@ from holdfast.protocol.messages.quorum import DescribeQuorumRequest, DescribeQuo
 #: Kafka's name of the metadata log.
 METADATA_TOPIC = "__cluster_metadata"
 _NOT_THE_METADATA_LOG = "only partition 0 of __cluster_metadata has a quorum"
-_UNKNOWN_BYTES = -1
 
 
 # --- ApiVersions ---------------------------------------------------------------------------------------
@@ -166,6 +165,6 @@ def _log_dir(log_dir: LogDirView, asked: set[tuple[str, int]] | None) -> Fields:
         "error_code": 0 if log_dir.is_online else kafka_code(ErrorCode.KAFKA_STORAGE_ERROR),
         "log_dir": log_dir.path,
         "topics": [{"name": name, "partitions": rows} for name, rows in sorted(by_topic.items())],
-        "total_bytes": _UNKNOWN_BYTES,
-        "usable_bytes": _UNKNOWN_BYTES,
+        "total_bytes": log_dir.total_bytes,
+        "usable_bytes": log_dir.usable_bytes,
     }

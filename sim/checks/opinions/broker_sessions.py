@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from holdfast.controller.core.brokers import cluster_control
 from holdfast.controller.core.brokers.cluster_control import CHECK_PERIODS_PER_SESSION
 from holdfast.controller.core.config import ControllerConfig
 from holdfast.controller.core.events import ConnectionClosed, Probe, Probed, RequestReceived, Respond, Tick
@@ -37,6 +38,8 @@ class _Session:
     told_offset: int = -1
     #: the end of what the others must have applied before it may go; None when that is not known any more
     leaves_from: int | None = None
+    #: it is being fenced in slices, rightly: what it says meanwhile comes too late
+    is_ending: bool = False
 
 
 class BrokerSessions:
@@ -75,9 +78,10 @@ class BrokerSessions:
         elif type(event) is ConnectionClosed:
             found += self._connection_closed(event, before, effects)
         elif type(event) is Probed:
-            found += self._probed(event, before)
+            found += self._probed(event, before, now_ms)
         asks = message.broker_id if type(message) is BrokerHeartbeatRequest else None
         found += self._answered(effects)
+        self._note_slices(before, now_ms, is_timer=type(event) is Tick)
         if core.latest.brokers is not before.brokers:
             found += self._fenced(event, asks, before, now_ms)
         gap_ms = now_ms - self._called_ms
@@ -132,6 +136,9 @@ class BrokerSessions:
             session.leaves_from = self._core.latest.offset
         got = _state(after)
         if wanted is None or got == wanted:
+            return []
+        if wanted == "fenced" and _needs_slices(before, request.broker_id):
+            session.is_ending = True
             return []
         return [
             f"broker {request.broker_id} is {got} and should be {wanted} (R23): {request}, leads: {leads}"
@@ -203,7 +210,9 @@ class BrokerSessions:
                 continue
             session = self._session(row, now_ms)
             end_ms = session.heard_ms + self._timeout_ms
-            if now_ms < end_ms:
+            if session.is_ending:
+                session.is_ending = False
+            elif now_ms < end_ms:
                 silent_ms = now_ms - session.heard_ms
                 found.append(f"broker {broker_id} is fenced {silent_ms} ms after its last heartbeat (R25)")
             # it may have been extended already, by so much at most
@@ -216,6 +225,23 @@ class BrokerSessions:
                     f"broker {broker_id} is fenced by one that has stood still for {stood_ms} ms (D7)"
                 )
         return found
+
+    def _note_slices(self, before: MetadataImage, now_ms: int, *, is_timer: bool) -> None:
+        """A broker with many seats leaves them in several events, and only then is it fenced or may go."""
+        after = self._core.latest
+        for broker_id, session in self._sessions.items():
+            row = before.brokers.get(broker_id)
+            if row is None or row.broker_epoch != session.broker_epoch or row.is_fenced:
+                continue
+            if (
+                is_timer
+                and now_ms - session.heard_ms >= self._timeout_ms
+                and _needs_slices(before, broker_id)
+            ):
+                session.is_ending = True
+            if row.in_controlled_shutdown and session.leaves_from is not None:
+                if _seats(after, broker_id) < _seats(before, broker_id):
+                    session.leaves_from = after.offset
 
     def _overdue(self, now_ms: int) -> list[str]:
         """Who has been silent for half a session more than a whole one, and is not fenced by the timer."""
@@ -247,7 +273,7 @@ class BrokerSessions:
                     found.append(f"broker {broker_id} has lost its connection, and is not probed (D9)")
         return found
 
-    def _probed(self, event: Probed, before: MetadataImage) -> list[str]:
+    def _probed(self, event: Probed, before: MetadataImage, now_ms: int) -> list[str]:
         """Only a refusal is evidence, and only until the broker is heard of on another connection (D9)."""
         row, after = before.brokers.get(event.broker_id), self._core.latest.brokers.get(event.broker_id)
         if row is None or after is None or row.is_fenced:
@@ -256,6 +282,9 @@ class BrokerSessions:
         is_lost = session is None or session.connection_id is None
         is_gone = event.is_refused and event.broker_epoch == row.broker_epoch and is_lost
         if is_gone == after.is_fenced:
+            return []
+        if is_gone and _needs_slices(before, event.broker_id):
+            self._session(row, now_ms).is_ending = True
             return []
         word = "fenced" if after.is_fenced else "not fenced"
         return [f"broker {event.broker_id} of epoch {row.broker_epoch} is {word} after {event} (D9)"]
@@ -279,6 +308,8 @@ def _registered(
         return []
     if new is not None and new.incarnation_id == request.incarnation_id:
         return []
+    if _needs_slices(before, request.broker_id):
+        return []  # the former process leaves first
     return [f"broker {request.broker_id} may not register (R30): {old}, {request}"]
 
 
@@ -294,6 +325,20 @@ def _not_taken_offline(
                 if (told.topic_id, index) not in after.offline_replicas:
                     left.append(index)
     return [f"broker {request.broker_id} has told of {left}, in vain (R27): {request}"] if left else []
+
+
+def _seats(image: MetadataImage, broker_id: int) -> int:
+    """Partitions of which the broker is a member that counts."""
+    return sum(
+        broker_id in (*partition.isr, *partition.elr, *partition.last_known_elr)
+        for topic in image.sorted_topics()
+        for _, partition in topic.sorted_partitions()
+    )
+
+
+def _needs_slices(image: MetadataImage, broker_id: int) -> bool:
+    """One event cannot take the broker out. With the limit of production no broker here is so large."""
+    return _seats(image, broker_id) >= cluster_control.SLICE_RECORDS_MAX
 
 
 def _state(row: BrokerRegistration) -> str:

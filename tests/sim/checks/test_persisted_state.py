@@ -16,6 +16,7 @@ from holdfast.sim.checks.observe.batches import BatchMark
 from holdfast.sim.checks.observe.taps import BrokerTap, Judged, TapRecord
 from holdfast.sim.checks.observe.views import Property, ReplicaView
 from holdfast.sim.checks.properties import persisted_state
+from holdfast.sim.cluster.world import ClusterSpec
 from holdfast.storage import snapshots
 from holdfast.storage.core.producer_state import ProducerState
 from tests.sim.checks.histories import Scene, before, cut, follows, grow, leads, row, view_of
@@ -28,9 +29,9 @@ def sent(offset: int, sequence: int, *, epoch: int = 0, producer_id: int = 7, co
     return BatchMark(offset, 5, last, 0, 100, producer_id, epoch, sequence, sequence + count - 1)
 
 
-def is_broken(one: Property, tell: Callable[[Scene], None]) -> bool:
+def is_broken(one: Property, tell: Callable[[Scene], None], shape: ClusterSpec | None = None) -> bool:
     """Whether the property speaks up, under its own name."""
-    scene = Scene(one)
+    scene = Scene(one, shape)
     said = scene.violation(lambda: tell(scene))
     assert said is None or said.startswith(one.name), said
     return said is not None
@@ -275,13 +276,19 @@ def test_what_a_former_leader_has_told_is_forgotten_r54(
 
 
 @pytest.mark.parametrize(
-    ("known", "told", "is_clean", "expected"),
-    [(3, 3, True, False), (2, 2, True, True), (2, 3, True, False), (2, 2, False, False)],
+    ("known", "told", "is_clean", "lies", "expected"),
+    [
+        (3, 3, True, False, False),
+        (2, 2, True, False, True),
+        (2, 3, True, False, False),
+        (2, 2, False, False, False),
+        (2, 2, True, True, False),
+    ],
 )
 def test_a_clean_stop_keeps_the_high_watermark_f6(
-    known: int, told: int, is_clean: bool, expected: bool
+    known: int, told: int, is_clean: bool, lies: bool, expected: bool
 ) -> None:
-    """Above the end of a log that was cut it is known too."""
+    """Above the end of a log that was cut it is known too. A disk that lies keeps nothing."""
 
     def tell(scene: Scene) -> None:
         prior = view_of(scene, 2, SIX, high_watermark=3)
@@ -290,7 +297,8 @@ def test_a_clean_stop_keeps_the_high_watermark_f6(
         view.replica._told_high_watermark = told
         scene.property.replica_loaded(scene.seen, view, prior)
 
-    assert is_broken(persisted_state.HighWatermarksAreKept(), tell) is expected
+    shape = ClusterSpec(disks_lie=lies)
+    assert is_broken(persisted_state.HighWatermarksAreKept(), tell, shape) is expected
 
 
 def judged(

@@ -8,6 +8,7 @@ import pytest
 from holdfast.metadata.ids import PartitionId
 from holdfast.metadata.partition import PartitionRegistration
 from holdfast.protocol.errors import ErrorCode
+from holdfast.protocol.messages.log_dirs import DescribedLogDir, DescribeLogDirsRequest
 from tests.unit.broker.cluster import BrokerMachine, Cluster, batch
 
 DIRS = ("/a", "/b")
@@ -58,6 +59,31 @@ async def in_sync(cluster: Cluster, index: int) -> None:
 async def test_partitions_are_spread_over_the_dirs_also_when_they_are_made_at_once(cluster: Cluster) -> None:
     for machine in cluster.machines.values():
         assert {log_dir(cluster, machine, index) for index in (0, 1)} == set(DIRS)
+
+
+async def test_a_broker_describes_its_dirs_and_says_why_one_is_offline(cluster: Cluster) -> None:
+    hit = await led_by(cluster, 0)
+    bad, good = log_dir(cluster, hit, 0), log_dir(cluster, hit, 1)
+    assert (await cluster.produce(hit.id, batch("one"))).error_code == ErrorCode.NONE
+
+    async def described(*topics: str) -> dict[str, DescribedLogDir]:
+        answer = await cluster.call(hit.id, DescribeLogDirsRequest(topics or None))
+        return {one.path: one for one in answer.log_dirs}
+
+    before = await described()
+    assert [(one.name, [row.partition_index for row in one.partitions]) for one in before[bad].topics] == [
+        ("t", [0])
+    ]
+    assert before[bad].topics[0].partitions[0].size_bytes == len(batch("one"))
+    assert (before[bad].error_code, before[bad].total_bytes) == (ErrorCode.NONE, 1 << 40)
+    assert (await described("other"))[bad].topics == ()
+    break_dir(hit, bad)
+    await cluster.send(hit.id, batch("two"))
+    await cluster.eventually(lambda: partition(cluster, 0).leader != hit.id)
+    after = await described()
+    assert (after[bad].error_code, after[bad].topics) == (ErrorCode.KAFKA_STORAGE_ERROR, ())
+    assert f"append {bad}/t-0/" in (after[bad].error_message or "")
+    assert [one.name for one in after[good].topics] == ["t"]
 
 
 async def test_partitions_of_a_failed_dir_move_and_the_broker_goes_on_with_the_other(

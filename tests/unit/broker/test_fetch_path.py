@@ -11,7 +11,12 @@ from holdfast.broker.core.requests.fetch_session import (
 )
 from holdfast.metadata.ids import PartitionId
 from holdfast.protocol.errors import ErrorCode
-from holdfast.protocol.messages.fetch import FetchPartition, FetchRequest, ForgottenPartition
+from holdfast.protocol.messages.fetch import (
+    DEBUGGING_REPLICA_ID,
+    FetchPartition,
+    FetchRequest,
+    ForgottenPartition,
+)
 from holdfast.protocol.messages.list_offsets import (
     EARLIEST_LOCAL_TIMESTAMP,
     EARLIEST_TIMESTAMP,
@@ -452,3 +457,22 @@ def test_a_session_that_no_honest_follower_counts_is_refused_with_the_last_one(s
     assert sessions.may_open(2, FOLLOWERS_EPOCH, 8)
     assert sessions.may_open(2, FOLLOWERS_EPOCH + 1, 1), "numbers begin anew with a registration"
     assert sessions.last_session_id(2, FOLLOWERS_EPOCH + 1) == 0
+
+
+# --- any replica -------------------------------------------------------------------------------------------
+
+
+def test_any_replica_shows_a_debugging_reader_what_it_has_below_its_high_watermark() -> None:
+    """Consumers are sent to the leader; this reader wants this very replica."""
+    harness = CoreHarness()
+    harness.logs[KEY] = MemoryLog(10, 0, log_start_offset=2)
+    harness.join(partition(2))
+    harness.partition.high_watermark = 6
+    assert harness.fetch_rows(harness.fetch(-1, 3)) == [("NOT_LEADER_OR_FOLLOWER", -1, -1, -1)]
+    name = harness.fetch(DEBUGGING_REPLICA_ID, 3, epoch=-1)
+    assert harness.fetch_rows(name) == [("NONE", 6, 3, 6)]
+    (row,) = harness.answers[name].rows
+    assert row.verify, "damage that only this replica has is to be found"
+    assert harness.fetch_rows(harness.fetch(DEBUGGING_REPLICA_ID, 6, epoch=-1)) == [("NONE", 6, -1, -1)]
+    (row,) = harness.answers[harness.fetch(DEBUGGING_REPLICA_ID, 1, epoch=-1)].rows
+    assert (row.error_code, row.log_start_offset) == (ErrorCode.OFFSET_OUT_OF_RANGE, 2)

@@ -403,6 +403,45 @@ async def test_a_log_dir_that_fails_when_it_is_asked_gets_no_new_log() -> None:
     assert sorted(process.manager.logs) == [(TOPIC, 1), (TOPIC, 2)]
 
 
+@pytest.mark.parametrize("stop", ["clean", "kill"])
+@pytest.mark.parametrize(
+    "path_end",
+    [
+        "/a/recovery-point-offset-checkpoint",
+        "/topic-0/partition.metadata",
+        "/topic-0/leader-epoch-checkpoint",
+        "/topic-0/00000000000000000000.log",
+    ],
+)
+async def test_logs_that_find_no_handle_at_a_start_are_loaded_when_there_is_one(
+    path_end: str, stop: str
+) -> None:
+    process, disk = await broker_with_two_logs()
+    for log in process.manager.logs.values():
+        await log.flush()
+    await process.manager.checkpoint_log_offsets()
+    if stop == "clean":
+        await process.manager.close(41)
+    await process.kill(disk)
+    process = Process(disk)
+    disk.fail("read", path_end, errno.EMFILE, times=3)
+    starting = process.world.tasks.start("start", _start(process))
+    for _ in range(20):
+        await process.world.clock.advance(100)
+    assert starting.is_done
+    assert {key: log.log_end_offset for key, log in process.manager.logs.items()} == {
+        PartitionId(TOPIC, 0): 6,
+        PartitionId(TOPIC, 1): 8,
+    }
+    assert process.manager.is_whole
+    assert not process.manager.is_clean_shutdown_disproved
+    assert not disk._faults, "the shortage was met"
+
+
+async def _start(process: Process) -> None:
+    await process.start()
+
+
 @pytest.mark.parametrize("how", [Crash.POWER, Crash.POWER_AFTER_NAMES])
 @pytest.mark.usefixtures("failures_logged")
 async def test_a_deletion_that_a_crash_cut_short_is_finished_by_the_next_start(how: Crash) -> None:

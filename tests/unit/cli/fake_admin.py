@@ -17,9 +17,12 @@ from holdfast.client.core.replica_log import ReplicaLog
 from holdfast.client.list_offsets import FoundOffset
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.elect_leaders import ElectionKind
+from holdfast.protocol.messages.fetch import FetchPartitionResponse
+from holdfast.protocol.messages.log_dirs import DescribedLogDir
 from holdfast.protocol.messages.metadata import DescribeClusterResponse
 from holdfast.protocol.messages.quorum import DescribeQuorumResponse
 from holdfast.protocol.messages.topics import DescribedTopic
+from holdfast.protocol.record_batch import parse_header
 from holdfast.protocol.topic_names import TopicPartition
 from tests.unit.cli import rows
 
@@ -43,6 +46,12 @@ class FakeAdmin:
     moving: dict[TopicPartition, Reassignment] = field(default_factory=dict)
     #: what brokers say of all their logs; those that are not in it do not answer
     logs: dict[int, ReplicaLog | RowError] = field(default_factory=dict)
+    #: {broker: the batches of its replica of any partition, or why it gives none}
+    replicas: dict[int, Sequence[bytes] | ErrorCode] = field(default_factory=dict)
+    #: {broker: its log dirs}; those that are not in it do not answer
+    log_dirs: dict[int, list[DescribedLogDir]] = field(default_factory=dict)
+    #: None: one without replicas
+    quorum: DescribeQuorumResponse | None = None
     #: what becomes of a topic that is made
     created: CreatedTopic = field(default_factory=lambda: CreatedTopic(bytes(16), 3, 2))
     #: {call: why all of it is refused}
@@ -185,6 +194,8 @@ class FakeAdmin:
 
     async def describe_quorum(self, *, timeout_ms: float = 0) -> DescribeQuorumResponse:
         self._ask("describe_quorum")
+        if self.quorum is not None:
+            return self.quorum
         return DescribeQuorumResponse(0, None, 101, 1, self.cluster.metadata_offset, (), ())
 
     async def ask_broker_for_logs(
@@ -201,6 +212,42 @@ class FakeAdmin:
             text = f"broker {broker_id} did not answer: no process listens there"
             raise ClientError(text, ErrorCode.NETWORK_EXCEPTION)
         return dict.fromkeys(partitions, self.logs[broker_id])
+
+    async def fetch_from_replica(
+        self,
+        broker_id: int,
+        address: tuple[str, int],
+        topic_id: bytes,
+        partition_index: int,
+        offset: int,
+        max_bytes: int,
+        *,
+        timeout_ms: float = 0,
+    ) -> FetchPartitionResponse:
+        self._ask("fetch_from_replica")
+        if broker_id not in self.replicas:
+            raise ClientError(f"broker {broker_id} did not answer: refused", ErrorCode.NETWORK_EXCEPTION)
+        held = self.replicas[broker_id]
+        code = held if isinstance(held, ErrorCode) else ErrorCode.NONE
+        batches = [] if isinstance(held, ErrorCode) else [(parse_header(batch), batch) for batch in held]
+        end = batches[-1][0].next_offset if batches else -1
+        records = b"".join(batch for header, batch in batches if header.next_offset > offset)
+        return FetchPartitionResponse(
+            topic_id, partition_index, code, end, 0, -1, None, 1, 7, memoryview(records)
+        )
+
+    async def describe_log_dirs(
+        self,
+        broker_id: int,
+        address: tuple[str, int],
+        topics: Sequence[str] | None = None,
+        *,
+        timeout_ms: float = 0,
+    ) -> list[DescribedLogDir]:
+        self._ask("describe_log_dirs", broker_id, topics)
+        if broker_id not in self.log_dirs:
+            raise ClientError(f"broker {broker_id} did not answer: refused", ErrorCode.NETWORK_EXCEPTION)
+        return self.log_dirs[broker_id]
 
     async def elect_leaders(
         self,

@@ -43,6 +43,8 @@ def test_the_stand_in_takes_what_the_real_client_takes(name: str) -> None:
         (("leader-election", "--election-type", "preferred", "--all-topic-partitions"), "elect_leaders"),
         (("reassign-partitions", "--list"), "list_partition_reassignments"),
         (("cluster", "unregister", "--id", "3"), "unregister_broker"),
+        (("replica-verification",), "describe_topics"),
+        (("metadata-quorum", "describe"), "describe_quorum"),
         (("metadata-quorum", "readmit", "--voter", "3"), "add_raft_voter"),
     ],
 )

@@ -1,10 +1,12 @@
 """`holdfast metadata-quorum`."""
 
+import json
 from collections.abc import Callable
 
 import pytest
 from click.testing import Result
 
+from holdfast.protocol.messages.quorum import DescribeQuorumResponse, QuorumReplica
 from tests.unit.cli.fake_admin import FakeAdmin
 
 ID = bytes(range(16))
@@ -24,3 +26,37 @@ def test_what_is_no_directory_id_is_a_usage_error(holdfast: Callable[..., Result
     result = holdfast("metadata-quorum", "readmit", "--voter", "2", "--directory-id", text)
     assert result.exit_code == 2
     assert "32 hexadecimal digits" in result.stderr
+
+
+def replica(node_id: int, end: int, fetched_ms: int = -1, caught_up_ms: int = -1) -> QuorumReplica:
+    return QuorumReplica(node_id, end, fetched_ms, caught_up_ms)
+
+
+@pytest.fixture
+def quorum(admin: FakeAdmin) -> None:
+    """Voter 101 leads, 102 is behind, 103 was never heard of; broker 1 observes."""
+    voters = (replica(101, 50, 1, 1), replica(102, 40, 1, 1), replica(103, -1))
+    admin.quorum = DescribeQuorumResponse(0, None, 101, 7, 45, voters, (replica(1, 50, 1, 1),))
+
+
+@pytest.mark.usefixtures("quorum")
+def test_the_quorum_is_shown_with_what_each_node_lacks(holdfast: Callable[..., Result]) -> None:
+    data = json.loads(holdfast("metadata-quorum", "describe", "--output", "json").stdout)["data"]
+    assert (data["leader_id"], data["leader_epoch"], data["high_watermark"]) == (101, 7, 45)
+    assert data["max_follower_lag"] == 50
+    shown = [(row["node_id"], row["lag"], row["status"]) for row in data["replicas"]]
+    assert shown == [(101, 0, "Leader"), (102, 10, "Follower"), (103, 50, "Follower"), (1, 0, "Observer")]
+    assert data["replicas"][2]["last_fetch_ms"] is None
+
+
+@pytest.mark.usefixtures("quorum")
+@pytest.mark.parametrize(
+    ("words", "has_status", "has_table"),
+    [((), True, True), (("--status",), True, False), (("--replication",), False, True)],
+)
+def test_status_and_replication_choose_what_is_shown(
+    holdfast: Callable[..., Result], words: tuple[str, ...], has_status: bool, has_table: bool
+) -> None:
+    text = holdfast("metadata-quorum", "describe", *words).stdout
+    assert ("CurrentVoters:    [101,102,103]" in text) is has_status
+    assert (["102", "40", "10"] in [line.split()[:3] for line in text.splitlines()]) is has_table

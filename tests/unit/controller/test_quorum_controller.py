@@ -37,6 +37,7 @@ from holdfast.protocol.messages.topics import (
 )
 from holdfast.runtime.stats import Level
 from tests.unit.controller.harness import NODE_ID, CountingRandom, LogEntry, Quorum, make_config
+from tests.unit.controller.test_recovery_in_slices import go_on
 from tests.unit.controller.test_topics import create, topic
 
 ALLOCATE = AllocateProducerIdsRequest(1, 0)
@@ -367,6 +368,24 @@ def test_the_elections_of_an_unfencing_that_was_cut_are_made_by_the_next_control
     lose_all_but_the_first_batch(quorum, beat(quorum, 1))
     assert leaders(quorum) == {1}
     assert list(quorum.core.decisions)[-1].decision.cause == Cause(CauseKind.TAKEOVER)
+
+
+def test_many_elections_that_were_left_are_made_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Brokers are answered in between, and the controller after this one begins anew."""
+    quorum = started(1, 2)
+    create(quorum, "t", -1, -1, *[(1, 2)] * 100)
+    for broker_id in (2, 1):
+        quorum.vanish(broker_id)
+    monkeypatch.setattr("holdfast.controller.core.quorum_controller.APPEND_BYTES_MAX", 1000)
+    monkeypatch.setattr("holdfast.controller.core.quorum_controller.SLICE_RECORDS_MAX", 10)
+    lose_all_but_the_first_batch(quorum, beat(quorum, 1))
+    assert leaders(quorum) == {1, None}
+    assert quorum.core.next_deadline_ms() == 0
+    assert not quorum.heartbeat(1).is_fenced
+    quorum.fail_over()
+    assert leaders(quorum) == {1, None}
+    assert go_on(quorum) > 1
+    assert leaders(quorum) == {1}
 
 
 def test_a_fence_that_was_cut_is_finished_when_the_session_ends(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,7 +32,7 @@ VIEW = ClusterView(
     static=STATIC,
     offsets_of=lambda key: (7, 3),
     log_dirs=lambda: (
-        LogDirView("/d1", True, (("t", 0, 100, 0), ("t", 1, 50, 2), ("u", 0, 1, 0))),
+        LogDirView("/d1", True, (("t", 0, 100, 0), ("t", 1, 50, 2), ("u", 0, 1, 0)), 1000, 400),
         LogDirView("/d2", False, ()),
     ),
 )

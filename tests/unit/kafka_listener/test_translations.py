@@ -623,3 +623,6 @@ def test_log_dirs_have_the_sizes_of_their_partitions() -> None:
         }
         assert found == expected
         assert (good["error_code"], bad["error_code"]) == (0, ErrorCode.KAFKA_STORAGE_ERROR)
+        # of the device; -1 where it is not known
+        sizes = [(row["total_bytes"], row["usable_bytes"]) for row in (good, bad)]
+        assert sizes == [(1000, 400), (-1, -1)]

@@ -117,6 +117,7 @@ async def test_what_may_wait_waits_for_a_handle(
         file.flush,
         lambda: file.truncate(4),
         file.drop_cache,
+        lambda: file.read_aside(0, 4),
         lambda: disk.sync_folder(str(tmp_path / "data")),
         lambda: disk.open(str(tmp_path / "data" / "other"), create=True),
     ):

@@ -105,6 +105,9 @@ class CrashingFile:
     def read_at(self, position: int, size: int) -> bytes:
         return self.inner.read_at(position, size)
 
+    async def read_aside(self, position: int, size: int) -> bytes:
+        return await self.inner.read_aside(position, size)
+
     async def flush(self) -> None:
         self.disk.step("flush", self.path)
         await self.inner.flush()
