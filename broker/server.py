@@ -155,6 +155,8 @@ class BrokerServer:
             tick=Tick(),
             queue_empty=QueueEmpty(),
             delay_ms_min=1,
+            # Followers' fetches wait for the records of many requests, not for the first one's alone.
+            settles_in_next_turn=True,
         )
         self.peers = Peers(runtime, core.broker_id, dict(core.config.voters), self.pump.post)
         self._logs = LogEffects(runtime, log_manager, self.pump.post, core.leads)

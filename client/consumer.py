@@ -16,7 +16,7 @@ from aiokafka.record.default_records import DefaultRecordBatch
 
 from holdfast.client.cluster_client import ClusterClient
 from holdfast.client.core.config import ConsumerConfig
-from holdfast.client.core.decoding import UNDECODABLE, unpacked
+from holdfast.client.core.decoding import UNDECODABLE, is_whole, unpacked
 from holdfast.client.core.effects import Call, Connect, RefreshMetadata, take
 from holdfast.client.core.errors import ClientError, CorruptRecords
 from holdfast.client.core.fetcher import Fetcher
@@ -46,6 +46,8 @@ OFFSET_MAX = (1 << 63) - 1
 
 #: Records that `async for` gives in one turn of the event loop at most.
 _RECORDS_PER_TURN = 500
+
+_new = tuple.__new__
 
 
 class ConsumerRecord(NamedTuple):
@@ -376,7 +378,7 @@ class Consumer:
             batches: list[FetchedBatch] = []
             size = 0
             while size < max_bytes and (batch := self._fetcher.take(may_raise=not batches)) is not None:
-                if self.config.check_crcs and not DefaultRecordBatch(batch.data).validate_crc():
+                if self.config.check_crcs and not is_whole(batch.data):
                     self._fetcher.put_back(batch)  # never past it: the next poll fetches it again
                     if not batches:
                         raise _corrupt(batch, "its crc does not match")
@@ -433,13 +435,17 @@ class Consumer:
         return True
 
     def _decode(self, batch: FetchedBatch) -> list[ConsumerRecord]:
-        if self.config.check_crcs and not DefaultRecordBatch(batch.data).validate_crc():
+        if self.config.check_crcs and not is_whole(batch.data):
             raise _corrupt(batch, "its crc does not match")
         topic, partition, epoch = batch.topic, batch.partition, batch.header.leader_epoch
         try:
             plain = unpacked(batch.header, batch.data, self.config.unpacked_bytes_max)
+            # The class itself would go through a function of Python, for each record.
             records = [
-                ConsumerRecord(topic, partition, r.offset, epoch, r.timestamp, r.key, r.value, r.headers)
+                _new(
+                    ConsumerRecord,
+                    (topic, partition, r.offset, epoch, r.timestamp, r.key, r.value, r.headers),
+                )
                 for r in DefaultRecordBatch(plain)
             ]
         except UNDECODABLE as error:

@@ -56,6 +56,7 @@ class KafkaExchange(OfConnection):
         "_is_done",
         "_refuse_with",
         "_started_ns",
+        "_unanswered",
         "answer",
         "answered_ns",
         "api_key",
@@ -84,6 +85,7 @@ class KafkaExchange(OfConnection):
         #: what becomes of the broker's answer to the open question, or of its refusal
         self._answer_with: Callable[[Any], Outcome] | None = None
         self._refuse_with: Callable[[int, str], Outcome] | None = None
+        self._unanswered: HangUp | None = None
         self._is_done = False
         #: the question to the broker that is open now
         self.message: Any = None
@@ -128,7 +130,10 @@ class KafkaExchange(OfConnection):
     def drop(self) -> None:
         """Finish without any answer (acks 0)."""
         self._take()
-        self._done(ErrorCode.NONE)
+        if self._unanswered is None:
+            self._done(ErrorCode.NONE)
+        else:
+            self._end_connection(self._unanswered.reason)
 
     def hang_up(self, reason: str) -> None:
         """Finish without any answer and end the connection."""
@@ -192,6 +197,7 @@ class KafkaExchange(OfConnection):
             self._done(outcome.get("error_code", 0))
         elif isinstance(outcome, Ask):
             self._answer_with, self._refuse_with = outcome.answer, outcome.refused
+            self._unanswered = outcome.unanswered
             self.message = outcome.message
             self.api_key = API_OF_REQUEST[type(outcome.message)].key
             self._connection.ask(self)

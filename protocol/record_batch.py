@@ -131,21 +131,31 @@ class Record(NamedTuple):
 def parse_header(buffer: Buffer, position: int = 0) -> BatchHeader:
     """The header of the batch at `position`; looks at nothing behind it. Raises: CorruptBatch."""
     try:
-        header = BatchHeader(*_HEADER.unpack_from(buffer, position))
+        # The class itself would go through a function of Python.
+        header: BatchHeader = tuple.__new__(BatchHeader, _HEADER.unpack_from(buffer, position))
     except struct.error:
         raise CorruptBatch(
             f"batch at byte {position}: {max(0, len(buffer) - position)} bytes of {HEADER_SIZE} are there"
         ) from None
-    if header.magic != MAGIC:
-        raise CorruptBatch(f"batch at byte {position}: magic {header.magic}, expected {MAGIC}")
-    if header.batch_length < HEADER_SIZE - LENGTH_PREFIX_SIZE:
-        raise CorruptBatch(f"batch at byte {position}: length {header.batch_length} is shorter than a header")
-    if header.last_offset_delta < 0 or header.record_count < 0:
-        raise CorruptBatch(
-            f"batch at byte {position}: last offset delta {header.last_offset_delta} and "
-            f"record count {header.record_count} must not be negative"
-        )
+    if (
+        header.magic != MAGIC
+        or header.batch_length < HEADER_SIZE - LENGTH_PREFIX_SIZE
+        or header.last_offset_delta < 0
+        or header.record_count < 0
+    ):
+        raise CorruptBatch(f"batch at byte {position}: {_wrong_with(header)}")
     return header
+
+
+def _wrong_with(header: BatchHeader) -> str:
+    if header.magic != MAGIC:
+        return f"magic {header.magic}, expected {MAGIC}"
+    if header.batch_length < HEADER_SIZE - LENGTH_PREFIX_SIZE:
+        return f"length {header.batch_length} is shorter than a header"
+    return (
+        f"last offset delta {header.last_offset_delta} and record count {header.record_count} "
+        "must not be negative"
+    )
 
 
 def check_batch(buffer: Buffer, position: int = 0) -> BatchHeader:
@@ -163,6 +173,17 @@ def check_batch(buffer: Buffer, position: int = 0) -> BatchHeader:
             f"batch at byte {position}: crc {header.crc:#010x}, its bytes give {crc:#010x}; send it again"
         )
     return header
+
+
+def check_batches(buffer: Buffer) -> Iterator[BatchHeader]:
+    """The header of every batch, each after its crc was checked. Raises: CorruptBatch, also when the last
+    batch is cut short."""
+    view = memoryview(buffer)
+    position = 0
+    while position < len(view):
+        header = check_batch(view, position)
+        yield header
+        position += LENGTH_PREFIX_SIZE + header.batch_length
 
 
 def iter_batches(buffer: Buffer) -> Iterator[tuple[BatchHeader, memoryview]]:

@@ -195,7 +195,11 @@ class Channel:
                 self._in_flight.answer(correlation_id)
                 raise
             self._connection.write(buffers)
-            self._arm_timer()
+            # An earlier timer stays, and nothing but this call could need an earlier one.
+            if self._timer is None or self._timer_ms > now_ms + min(
+                timeout_ms, self._silence_max_ms or timeout_ms
+            ):
+                self._arm_timer()
         return future
 
     def send(self, request: Any) -> None:

@@ -79,7 +79,7 @@ class Exchange(OfConnection):
         started_ns: int,
         charge: Charge | None = None,
     ) -> None:
-        super().__init__(connection)
+        self._connection = connection
         #: room that the request takes until it is answered or its bytes are let go
         self._charge = charge
         self._correlation_id = parts.correlation_id

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import partial
 from typing import Any
 
 from holdfast.protocol.api_keys import ApiKey
@@ -26,7 +27,7 @@ from holdfast.protocol.messages import APIS, Api
 from holdfast.protocol.messages.api_versions import ApiVersionRange, ApiVersionsResponse
 from holdfast.protocol.schema.fields import Buffer, SchemaError, decode_message
 from holdfast.rpc.core.memory import Charge, cost_of
-from holdfast.rpc.core.request_size import too_much
+from holdfast.rpc.core.request_size import UNCOUNTED_BYTES, too_much
 from holdfast.rpc.core.request_stats import RequestStats, families
 from holdfast.rpc.exchange import Exchange as Exchange
 from holdfast.rpc.exchange import Handler as Handler
@@ -278,9 +279,11 @@ class ServerConnection:
         self._decoder = self.new_decoder()
         self._shares = server.shares
         self.account = server.shares.memory.open()
-        #: whole frames that may not be started yet, still packed, with when they arrived, and their room if
-        #: they have it
-        self._waiting: deque[tuple[Frame, int, Charge | None]] = deque()
+        #: gives back room that a request had
+        self.release: Callable[[Charge], None] = partial(server.shares.release, self.account)
+        #: whole frames that may not be started yet, still packed, with their bytes on the wire, when they
+        #: arrived, and their room if they have it
+        self._waiting: deque[tuple[Frame, int, int, Charge | None]] = deque()
         #: bytes of those without room
         self._waiting_bytes = 0
         self._out: list[Buffer] = []
@@ -289,6 +292,8 @@ class ServerConnection:
         self._out_bytes = 0
         self._is_turn_due = False
         self._is_starting = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._in_flight_max = server.limits.in_flight_max
         self._is_write_paused = False
         #: since when the peer has left too much unread, if it does now
         self._write_paused_ms = 0
@@ -339,7 +344,8 @@ class ServerConnection:
             self.go_on()
         elif self._decoder.pending_bytes and self.account.arriving is None:
             self._adjust_reading()
-        self._note_backlog()
+        if self._decoder.held_bytes or self._waiting or self.account.backlog_bytes:
+            self._note_backlog()
         if broken is not None and self.is_open:
             self.hang_up(str(broken))
 
@@ -369,10 +375,6 @@ class ServerConnection:
         assert self.in_flight >= 0
         return self._clock.now_ns()
 
-    def release(self, charge: Charge) -> None:
-        """Room that a request had is free again."""
-        self._shares.release(self.account, charge)
-
     def vouch(self) -> None:
         """The peer is a node of the cluster."""
         if not self.account.is_member:
@@ -390,14 +392,17 @@ class ServerConnection:
         self._out_bytes += sum(map(len, buffers))
         if self._out_bytes >= FLUSH_BYTES:
             self._flush()
-        self.go_on_soon()
+        if not self._is_starting and not self._is_turn_due:
+            self.go_on_soon()
 
     def go_on_soon(self) -> None:
         """Go on in the next turn of the event loop: a handler that answers is never called back from
         inside."""
         if not self._is_starting and not self._is_turn_due:
             self._is_turn_due = True
-            asyncio.get_running_loop().call_soon(self._turn)
+            if self._loop is None:
+                self._loop = asyncio.get_running_loop()
+            self._loop.call_soon(self._turn)
 
     def _turn(self) -> None:
         self._is_turn_due = False
@@ -405,10 +410,9 @@ class ServerConnection:
 
     def go_on(self) -> None:
         """Start what waits, as far as limits allow, and send what is queued."""
-        if self._may_start():
-            self._shares.want_turn(self)
-        self._flush()
-        self._adjust_reading()
+        if not self._waiting or not self._may_start() or not self._shares.want_turn(self):
+            self._flush()
+            self._adjust_reading()
 
     # --- Peer of the node's shares --------------------------------------------------------------------------
 
@@ -422,7 +426,7 @@ class ServerConnection:
         self._is_starting = True
         has_more = False
         for number in range(STARTS_A_TURN + 1):
-            has_more = self._may_start()
+            has_more = bool(self._waiting) and self._may_start()
             if not has_more or number == STARTS_A_TURN or (number and self._clock.now_ns() >= until_ns):
                 break
             if not self._start_next():
@@ -431,7 +435,8 @@ class ServerConnection:
         self._is_starting = False
         self._flush()
         self._adjust_reading()
-        self._note_backlog()
+        if self._waiting or self._decoder.held_bytes or self.account.backlog_bytes:
+            self._note_backlog()
         return has_more
 
     def cut_off(self, reason: str) -> None:
@@ -485,7 +490,7 @@ class ServerConnection:
     def _may_start(self) -> bool:
         return (
             bool(self._waiting)
-            and self.in_flight < self.server.limits.in_flight_max
+            and self.in_flight < self._in_flight_max
             and not self._is_write_paused
             and self.is_open
         )
@@ -496,23 +501,23 @@ class ServerConnection:
         if self.account.arriving is not None:
             charge = self._shares.memory.arrived(self.account)
         for frame in frames:
-            self._waiting.append((frame, arrived_ns, charge))
+            size = 8 + len(frame.packed_body) + len(frame.attachment)
+            self._waiting.append((frame, size, arrived_ns, charge))
             if charge is None:
-                self._waiting_bytes += _size_of(frame)
+                self._waiting_bytes += size
             charge = None
 
     def _start_next(self) -> bool:
         """Start the first request that waits; False when it must wait on."""
-        frame, arrived_ns, charge = self._waiting[0]
+        frame, size, arrived_ns, charge = self._waiting[0]
         if charge is None:
-            size = _size_of(frame)
             charge = self._shares.admit(self.account, cost_of(size, len(frame.packed_body)))
             if charge is None:
                 return False
             self._waiting_bytes -= size
-            self._waiting[0] = frame, arrived_ns, charge
+            self._waiting[0] = frame, size, arrived_ns, charge
         parts = self._parse(frame)
-        if parts is not None and not self._may_be_answered(parts):
+        if parts is not None and parts.api_key not in SMALL_ANSWERS and not self._may_be_answered():
             return False
         if self._waiting:  # a request that could not be parsed has ended the connection
             self._waiting.popleft()
@@ -520,12 +525,8 @@ class ServerConnection:
                 self.release(charge)
         return True
 
-    def _may_be_answered(self, parts: Any) -> bool:
-        return (
-            parts.api_key in SMALL_ANSWERS
-            or self.account.is_member
-            or self._shares.may_be_answered(self.account)
-        )
+    def _may_be_answered(self) -> bool:
+        return self.account.is_member or self._shares.may_be_answered(self.account)
 
     def _parse(self, frame: Frame) -> Any:
         """What `_start` needs, with its `api_key`; None when the connection has been ended instead."""
@@ -552,8 +553,8 @@ class ServerConnection:
             )
             self._out += encode_refusal(parts.correlation_id, ErrorCode.UNSUPPORTED_VERSION, text)
             return False
-        problem = too_much(api.key, parts.message, len(frame.packed_body))
-        if problem is not None:
+        body_bytes = len(frame.packed_body)
+        if body_bytes > UNCOUNTED_BYTES and (problem := too_much(api.key, parts.message, body_bytes)):
             self._out += encode_refusal(parts.correlation_id, ErrorCode.INVALID_REQUEST, problem)
             return False
         try:
@@ -561,7 +562,7 @@ class ServerConnection:
         except SchemaError as error:
             self._refuse_and_hang_up(parts.correlation_id, str(error))
             return False
-        if api.key in self.server.member_apis:
+        if not self.account.is_member and api.key in self.server.member_apis:
             self.vouch()
         self.in_flight += 1
         exchange = Exchange(self, api, parts, message, arrived_ns, self._clock.now_ns(), charge)
@@ -600,7 +601,9 @@ class ServerConnection:
             if self.account.unread_bytes:  # what was taken before counts as taken, however much comes now
                 self._shares.note_unread(self.account, self._connection.unsent_bytes)
             self._connection.write(out)
-            self._shares.note_unread(self.account, self._connection.unsent_bytes)
+            unsent_bytes = self._connection.unsent_bytes
+            if unsent_bytes or self.account.unread_bytes:
+                self._shares.note_unread(self.account, unsent_bytes)
             if self._out_times:
                 times, self._out_times = self._out_times, []
                 sent_ns, stats = self._clock.now_ns(), self.server.request_stats
@@ -608,9 +611,9 @@ class ServerConnection:
                     stats[api_key].sent(request_ns, answered_ns, sent_ns)
 
     def _has_room(self) -> bool:
-        """There is room for the frame that is arriving, or its length is not known yet."""
+        """There is room for the frame that is arriving and whose length is known."""
         decoder, account = self._decoder, self.account
-        if not decoder.pending_bytes or account.arriving is not None:
+        if account.arriving is not None:
             return True
         charge = self._shares.admit(account, cost_of(decoder.pending_bytes, decoder.pending_body_bytes))
         if charge is None:
@@ -630,7 +633,7 @@ class ServerConnection:
         self._decoder = FrameDecoder()
         waiting, self._waiting = self._waiting, deque()
         self._waiting_bytes = 0
-        for _, _, charge in waiting:
+        for _, _, _, charge in waiting:
             if charge is not None:
                 self.release(charge)
 
@@ -640,8 +643,8 @@ class ServerConnection:
         should_pause = (
             self._is_write_paused
             or bool(self._waiting)
-            or self.in_flight >= self.server.limits.in_flight_max
-            or not self._has_room()
+            or self.in_flight >= self._in_flight_max
+            or (self._decoder.pending_bytes > 0 and not self._has_room())
         )
         if should_pause == self._is_read_paused:
             return
@@ -654,8 +657,3 @@ class ServerConnection:
             now_ms = self._heard_ms = self._frame_begun_ms = self._clock.now_ms()
             self.account.heard_ms = self.account.begun_ms = now_ms
             self._connection.resume_reading()
-
-
-def _size_of(frame: Frame) -> int:
-    """Bytes of the frame on the wire."""
-    return 8 + len(frame.packed_body) + len(frame.attachment)

@@ -5,6 +5,7 @@ waits in the queue. When the core, an effect or a tap raises, the pump ends: it 
 nothing more, and calls `failed` once with the error (A-20).
 """
 
+import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
@@ -44,13 +45,16 @@ class Pump(Generic[Event, Effect]):
         queue_empty: Event | None = None,
         idle: Callable[[], None] | None = None,
         delay_ms_min: int = 0,
+        settles_in_next_turn: bool = False,
     ) -> None:
         """`handle(event, now_ms)` and `next_deadline_ms()` are the core's. `tick` is posted at that deadline
         at the latest. `failed` is called once, with what ended the pump.
 
         `queue_empty` is handled each time the queue has run empty; without a `tick` the timer leads to that
         alone. `idle` is called after it, between two events: an event posted there is handled before `post`
-        returns. `delay_ms_min` is the shortest time a timer is set for.
+        returns. `delay_ms_min` is the shortest time a timer is set for. With `settles_in_next_turn`,
+        `queue_empty` and what follows it come in the next turn of the event loop, once for all events of a
+        turn.
         """
         #: {type of an effect: what carries it out}; the shell fills it in before the first event
         self.carry_out: dict[type, Callable[[Any], object]] = {}
@@ -68,6 +72,10 @@ class Pump(Generic[Event, Effect]):
         self._queue_empty = queue_empty
         self._idle = idle
         self._delay_ms_min = delay_ms_min
+        self._settles_in_next_turn = settles_in_next_turn
+        #: events were handled, and `queue_empty` comes in the next turn of the event loop
+        self.is_settling_due = False
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._queue: deque[Event] = deque()
         self._has_timer = True
         self._timer: Timer | None = None
@@ -80,13 +88,13 @@ class Pump(Generic[Event, Effect]):
         """Handle the event before this returns, or queue it while another is handled. Ignored after `end`."""
         self._queue.append(event)
         if not self.is_busy:
-            self._run()
+            self._begin_run()
 
     def post_first(self, event: Event) -> None:
         """As `post`, but ahead of the queue."""
         self._queue.appendleft(event)
         if not self.is_busy:
-            self._run()
+            self._begin_run()
 
     def run(self) -> None:
         """Handle `queue_empty` alone. While an event is handled this does nothing: `queue_empty` follows."""
@@ -99,7 +107,22 @@ class Pump(Generic[Event, Effect]):
         self._queue.clear()
         self.stop_timer()
 
-    def _run(self) -> None:
+    def _begin_run(self) -> None:
+        if not self._settles_in_next_turn:
+            self._run()
+            return
+        self._run(is_settling=False)
+        if not self.is_settling_due and not self.is_ended:
+            self.is_settling_due = True
+            if self._loop is None:
+                self._loop = asyncio.get_running_loop()
+            self._loop.call_soon(self._settle)
+
+    def _settle(self) -> None:
+        self.is_settling_due = False
+        self.run()
+
+    def _run(self, *, is_settling: bool = True) -> None:
         queue, queue_empty = self._queue, self._queue_empty
         if self.is_ended:
             queue.clear()
@@ -110,6 +133,8 @@ class Pump(Generic[Event, Effect]):
             while True:
                 while queue and not self.is_ended:
                     self._carry_out(handle(queue.popleft(), now_ms()))
+                if not is_settling:
+                    return
                 if queue_empty is None or self.is_ended:
                     break
                 self._carry_out(handle(queue_empty, now_ms()))

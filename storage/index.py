@@ -125,7 +125,7 @@ class SegmentIndex:
     @property
     def size_bytes(self) -> int:
         """Bytes of the larger one of the two files, with what is in memory still."""
-        return len(self) * _TIME_ENTRY.size
+        return self._offsets.count * _TIME_ENTRY.size
 
     @property
     def paths(self) -> tuple[str, str]:

@@ -13,13 +13,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import NamedTuple
 
-from holdfast.protocol.record_batch import (
-    BatchHeader,
-    CorruptBatch,
-    check_batch,
-    iter_batches,
-    stamp,
-)
+from holdfast.protocol.record_batch import BatchHeader, CorruptBatch, check_batch, check_batches, stamp
 from holdfast.runtime.api import Buffer, DiskError, OutOfResources, Runtime, Task
 from holdfast.storage import snapshots
 from holdfast.storage.core.config import LogConfig
@@ -282,8 +276,7 @@ class Log:
         """
         headers: list[BatchHeader] = []
         next_offset, last_epoch = self._log_end_offset, self._last_epoch
-        for _, view in iter_batches(records):
-            header = check_batch(view)
+        for header in check_batches(records):
             if header.base_offset != next_offset:
                 raise InvalidAppend(f"batch at offset {header.base_offset}, expected {next_offset}")
             if header.leader_epoch < last_epoch or (
@@ -330,8 +323,8 @@ class Log:
             return True
         if self._log_end_offset - active.base_offset > RELATIVE_OFFSET_MAX - _BATCH_RECORDS_MAX:
             return True
-        age_ms = self._append_age_ms()
-        return config.segment_ms is not None and age_ms is not None and age_ms >= config.segment_ms
+        age_ms = None if config.segment_ms is None else self._append_age_ms()
+        return age_ms is not None and age_ms >= (config.segment_ms or 0)
 
     def _append_age_ms(self) -> int | None:
         """Time since the first append to the active segment; None while it is empty."""

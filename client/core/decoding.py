@@ -11,7 +11,13 @@ import cramjam
 from aiokafka.errors import KafkaError
 
 from holdfast.protocol.compression import unpack_batch
-from holdfast.protocol.record_batch import BatchHeader, Buffer, UnpacksTooLarge
+from holdfast.protocol.record_batch import (
+    BatchHeader,
+    Buffer,
+    CorruptBatch,
+    UnpacksTooLarge,
+    check_batch,
+)
 
 #: About what a record takes as Python objects besides its bytes: a tuple, its numbers, its fields' own heads.
 RECORD_COST_BYTES = 350
@@ -30,6 +36,15 @@ UNDECODABLE = (
     zlib.error,
     cramjam.DecompressionError,
 )
+
+
+def is_whole(batch: Buffer) -> bool:
+    """All its bytes are there and match its crc. The codec's own check takes six times as long."""
+    try:
+        check_batch(batch)
+    except CorruptBatch:
+        return False
+    return True
 
 
 def unpacked(header: BatchHeader, batch: Buffer, limit_bytes: int) -> Buffer:

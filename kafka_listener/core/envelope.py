@@ -4,13 +4,26 @@ import struct
 from typing import Any, NamedTuple
 
 from holdfast.kafka_listener.core.api_table import KafkaApi, request_type, response_type
-from holdfast.kafka_listener.core.schema_reader import Cursor, MalformedRequest, read_message
+from holdfast.kafka_listener.core.schema_reader import (
+    ITEMS_MAX,
+    Cursor,
+    MalformedRequest,
+    read_message,
+)
 from holdfast.kafka_listener.core.schema_writer import Fields, write_message
 from holdfast.protocol.schema.fields import Buffer
 
 _HEAD = struct.Struct(">hhi")
 _SIZE_AND_CORRELATION_ID = struct.Struct(">ii")
 _APIS = {int(api): api for api in KafkaApi}
+#: Most elements of all arrays of a request, where each is looked up and answered for one by one; as
+#: `rpc.core.request_size` has it. For the others the reader's own limit holds.
+ITEMS_MAX_OF = {
+    KafkaApi.METADATA: 4_000,
+    KafkaApi.DESCRIBE_TOPIC_PARTITIONS: 4_000,
+    KafkaApi.DELETE_TOPICS: 10_000,
+    KafkaApi.DESCRIBE_CONFIGS: 8_000,
+}
 
 
 class RequestHead(NamedTuple):
@@ -45,7 +58,7 @@ def read_request(frame: memoryview, head: RequestHead) -> Request:
     """The request in a frame. Its API and version must be served. Raises: MalformedRequest."""
     assert head.api is not None
     schema: Any = request_type(head.api, head.api_version)
-    cursor = Cursor(frame)
+    cursor = Cursor(frame, items_left=ITEMS_MAX_OF.get(head.api, ITEMS_MAX))
     header = read_message(schema.__header_schema__, cursor)
     message = read_message(schema, cursor)
     return Request(head.api, head.api_version, head.correlation_id, header.client_id or "", message)

@@ -29,20 +29,21 @@ class KafkaFrameDecoder(FrameDecoder):
     def feed(self, data: bytes) -> list[Frame]:
         """The frames that `data` completes, without their size. Raises: FrameError; the decoder is spent
         then."""
-        self._hold(data)
-        self._held += len(data)
-        if self._held < self._need:
+        self.held_bytes += len(data)
+        if self.held_bytes < self._need:
+            self._hold(data)
             return []
-        view = memoryview(data if len(self._chunks) == 1 else b"".join(self._chunks))
+        view = memoryview(b"".join((*self._chunks, data)) if self._chunks else data)
         frames: list[Frame] = []
         position = 0
         left = len(view)
-        self._need, self.pending_body_bytes = _SIZE_AND_KEY.size, 0
+        self._need, self.pending_bytes, self.pending_body_bytes = _SIZE_AND_KEY.size, 0, 0
         try:
             while left >= _SIZE_AND_KEY.size:
                 size, api_key = self._size(view, position)
                 if left < 4 + size:
-                    self._need, self.pending_body_bytes = 4 + size, 0 if api_key == _PRODUCE else size
+                    self._need = self.pending_bytes = 4 + size
+                    self.pending_body_bytes = 0 if api_key == _PRODUCE else size
                     break
                 request = view[position + 4 : position + 4 + size]
                 nothing = request[:0]
@@ -53,7 +54,7 @@ class KafkaFrameDecoder(FrameDecoder):
             error.frames = frames
             raise
         self._chunks = [bytes(view[position:])] if left else []
-        self._held = left
+        self.held_bytes = left
         return frames
 
     def _size(self, view: memoryview, position: int) -> tuple[int, int]:

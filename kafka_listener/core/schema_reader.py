@@ -15,7 +15,7 @@ from kio.static.protocol import Entity
 
 from holdfast.kafka_listener.core.schema import REQUIRED, FieldShape, shapes
 
-#: Most elements of all arrays of one request.
+#: Most elements of all arrays of one request, if its API has no lower limit.
 ITEMS_MAX = 100_000
 
 
@@ -144,7 +144,8 @@ def _array(read_item: Read, *, flexible: bool, nullable: bool) -> Read:
         # Every element has a byte at least.
         if not 0 <= count <= min(cursor.left, cursor.items_left):
             raise MalformedRequest(
-                f"an array of {count} elements with {cursor.left} bytes left; at most {ITEMS_MAX} a request"
+                f"an array of {count} elements with {cursor.left} bytes left; this request may have "
+                f"{cursor.items_left} more: ask for less at once"
             )
         cursor.items_left -= count
         return tuple([read_item(cursor) for _ in range(count)])

@@ -71,6 +71,8 @@ class Ask:
     answer: "Callable[[Any], Outcome]"
     #: (code, text) when the broker refuses the request as a whole -> the fields of Kafka's response
     refused: "Callable[[int, str], Outcome]"
+    #: what comes of it when the broker answers nothing (acks 0)
+    unanswered: "HangUp | None" = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ cluster's members from all others.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from enum import Enum
+from enum import Enum, IntEnum
 from typing import NamedTuple, TypeAlias
 
 #: A msgpack body takes about so many times its bytes once it is unpacked; what is smaller is not counted.
@@ -27,14 +27,14 @@ STARVED_MS = 5_000
 ANSWER_LEAST_BYTES = 64 << 10
 
 
-class Pool(Enum):
+class Pool(IntEnum):
     """Shares of the budget for requests. What finds its own pool full goes to the next larger one."""
 
-    LITTLE = "little"
-    MODEST = "modest"
-    LARGE = "large"
+    LITTLE = 0
+    MODEST = 1
+    LARGE = 2
     #: connections of the cluster's own nodes
-    MEMBERS = "members"
+    MEMBERS = 3
 
 
 class CutReason(Enum):
@@ -120,7 +120,9 @@ class Account:
 
 def cost_of(frame_bytes: int, body_bytes: int) -> int:
     """What a frame takes from its first byte to its answer; `body_bytes` of it are msgpack."""
-    return frame_bytes + BODY_GROWTH * max(0, body_bytes - BODY_FREE_BYTES)
+    if body_bytes <= BODY_FREE_BYTES:
+        return frame_bytes
+    return frame_bytes + BODY_GROWTH * (body_bytes - BODY_FREE_BYTES)
 
 
 class MemoryBudget:
@@ -168,7 +170,7 @@ class MemoryBudget:
         account = self._accounts[self._last_id] = Account(self._last_id)
         return account
 
-    def close(self, account: Account, now_ms: int) -> Sequence[Effect]:
+    def close(self, account: Account) -> Sequence[Effect]:
         """The connection has ended. Requests without an answer keep their room until they are released."""
         if self._accounts.pop(account.account_id, None) is None:
             return _NOTHING
@@ -177,7 +179,7 @@ class MemoryBudget:
         self._set_unread(account, 0)
         charge, account.arriving = account.arriving, None
         if charge is not None:
-            return self.release(account, charge, now_ms)
+            return self.release(account, charge)
         return self._retries() if self._waiting else _NOTHING
 
     def vouch(self, account: Account) -> None:
@@ -191,7 +193,8 @@ class MemoryBudget:
 
     def admit(self, account: Account, cost_bytes: int, now_ms: int) -> Charge | None:
         """Room for one request; None: there is none, and `Retry` says when to ask again."""
-        cost_bytes = min(cost_bytes, self.pool_max_bytes[Pool.LARGE])
+        if cost_bytes > self.pool_max_bytes[Pool.LARGE]:
+            cost_bytes = self.pool_max_bytes[Pool.LARGE]
         pool = self._pool_with_room(account, cost_bytes)
         if pool is None:
             account.wanted_bytes = cost_bytes
@@ -216,14 +219,15 @@ class MemoryBudget:
         charge, account.arriving = account.arriving, None
         return charge
 
-    def release(self, account: Account, charge: Charge, now_ms: int) -> Sequence[Effect]:
+    def release(self, account: Account, charge: Charge) -> Sequence[Effect]:
         """The request is answered, or its bytes are not needed any more."""
         pool, cost_bytes = charge
-        self.used_bytes[pool] -= cost_bytes
+        left_bytes = self.used_bytes[pool] - cost_bytes
+        assert left_bytes >= 0, "room is given back once"
+        self.used_bytes[pool] = left_bytes
         account.held_bytes -= cost_bytes
         if pool is Pool.LITTLE:
             account.little_bytes -= cost_bytes
-        assert self.used_bytes[pool] >= 0, "room is given back once"
         return self._retries() if self._waiting else _NOTHING
 
     def note_backlog(self, account: Account, backlog_bytes: int) -> Sequence[Effect]:

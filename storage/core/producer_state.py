@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from holdfast.protocol.errors import ErrorCode
-from holdfast.protocol.record_batch import SEQUENCE_MODULUS, BatchHeader
+from holdfast.protocol.record_batch import CONTROL, SEQUENCE_MODULUS, BatchHeader
 
 #: Batches remembered per producer: as many as a client may have in flight (R90).
 BATCHES_KEPT = 5
@@ -108,7 +108,7 @@ class ProducerState:
     def apply(self, header: BatchHeader, base_offset: int) -> None:
         """Record a batch that is in the log at `base_offset`, on leader or follower; checks nothing (R94)."""
         producer_id = header.producer_id
-        if producer_id < 0 or header.is_control:
+        if producer_id < 0 or header.attributes & CONTROL:
             return
         producer = self._producers.pop(producer_id, None)
         if producer is None or producer.epoch != header.producer_epoch:

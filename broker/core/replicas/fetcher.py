@@ -496,6 +496,8 @@ class Fetchers:
 
     def next_deadline_ms(self) -> int | None:
         """When the next pause ends."""
+        if not self._paused and not self._touched:
+            return None
         ends = [row.resume_ms for row in self._paused.values()]
         ends += [source.resume_ms for source in self._touched.values()]
         return min(ends) if ends else None

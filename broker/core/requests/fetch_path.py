@@ -26,7 +26,7 @@ from holdfast.broker.core.requests.fetch_session import (
     FollowerSessions,
     SessionRow,
 )
-from holdfast.broker.core.requests.purgatory import DelayedFetch, FetchPurgatory
+from holdfast.broker.core.requests.purgatory import DelayedFetch, FetchPurgatory, earliest_ms
 from holdfast.metadata.ids import PartitionId
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.fetch import DEBUGGING_REPLICA_ID, FetchPartition, FetchRequest, FetchResponse
@@ -367,12 +367,7 @@ class FetchPath:
 
     def next_deadline_ms(self) -> int | None:
         """When to call `expire` next."""
-        deadlines = [
-            d
-            for d in (self._purgatory.next_deadline_ms(), self._sessions.next_deadline_ms())
-            if d is not None
-        ]
-        return min(deadlines) if deadlines else None
+        return earliest_ms(self._purgatory.next_deadline_ms(), self._sessions.next_deadline_ms())
 
     # --- questions about offsets -------------------------------------------------------------------------
 

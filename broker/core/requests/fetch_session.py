@@ -227,5 +227,8 @@ class FollowerSessions(Generic[T]):
 
     def next_deadline_ms(self) -> int | None:
         """When to call `expire` next."""
-        due = [session.due_ms for session in self._sessions.values() if session.parked is not None]
-        return min(due) if due else None
+        due_ms: int | None = None
+        for session in self._sessions.values():
+            if session.parked is not None and (due_ms is None or session.due_ms < due_ms):
+                due_ms = session.due_ms
+        return due_ms

@@ -20,7 +20,12 @@ from holdfast.broker.core.events import (
     Respond,
 )
 from holdfast.broker.core.replicas.partition import Partition
-from holdfast.broker.core.requests.purgatory import DelayedProduce, ProducePurgatory, WaitingRow
+from holdfast.broker.core.requests.purgatory import (
+    DelayedProduce,
+    ProducePurgatory,
+    WaitingRow,
+    earliest_ms,
+)
 from holdfast.metadata.ids import PartitionId
 from holdfast.protocol.batch_validation import header_fault
 from holdfast.protocol.errors import ErrorCode
@@ -275,8 +280,7 @@ class ProducePath:
 
     def next_deadline_ms(self) -> int | None:
         """When to call `expire` next."""
-        deadlines = [purgatory.next_deadline_ms() for purgatory in (self._replicating, self._flushing)]
-        return min((deadline for deadline in deadlines if deadline is not None), default=None)
+        return earliest_ms(self._replicating.next_deadline_ms(), self._flushing.next_deadline_ms())
 
     # --- answers -----------------------------------------------------------------------------------------
 

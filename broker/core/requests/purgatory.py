@@ -16,6 +16,13 @@ BUCKET_MS = 10
 T = TypeVar("T", bound=Hashable)
 
 
+def earliest_ms(one_ms: int | None, other_ms: int | None) -> int | None:
+    """The earlier one of two deadlines, where None is none."""
+    if one_ms is None or (other_ms is not None and other_ms < one_ms):
+        return other_ms
+    return one_ms
+
+
 class Deadlines(Generic[T]):
     """Items with a deadline. Within a bucket they keep the order of insertion."""
 

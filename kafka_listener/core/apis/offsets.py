@@ -11,6 +11,7 @@ from holdfast.metadata.ids import PartitionId
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.list_offsets import (
     EARLIEST_TIMESTAMP,
+    MAX_TIMESTAMP,
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
@@ -22,11 +23,12 @@ from holdfast.protocol.messages.offset_for_leader_epoch import (
 )
 
 #: Kafka's further questions. Nothing is ever moved to another store: the local log is all of it.
-_MAX_TIMESTAMP = -3
 _EARLIEST_LOCAL_TIMESTAMP = -4
 _LATEST_TIERED_TIMESTAMP = -5
 _EARLIEST_PENDING_UPLOAD_OFFSET = -6
 _LOWEST_TIMESTAMP = _EARLIEST_PENDING_UPLOAD_OFFSET
+
+_FIRST_VERSION_WITH_MAX_TIMESTAMP = 7
 
 RowFields = Callable[[Any, int, Any, ClusterView], Fields]
 
@@ -41,9 +43,15 @@ class _Row(NamedTuple):
 
 
 def list_offsets(request: Request, cluster: ClusterView) -> Outcome:
-    """First, last and by time; no largest timestamp (-3), and nothing is in another store (-5, -6)."""
+    """First, last, by time, and of the largest timestamp (-3, from version 7 on); nothing is in another store
+    (-5, -6)."""
     rows = [
-        _Row(number, _key(topic.name, wanted.partition_index, cluster), wanted, _known_offset(wanted))
+        _Row(
+            number,
+            _key(topic.name, wanted.partition_index, cluster),
+            wanted,
+            _known_offset(wanted, request.version),
+        )
         for number, topic in enumerate(request.message.topics)
         for wanted in topic.partitions
     ]
@@ -64,11 +72,10 @@ def _our_timestamp(timestamp: int) -> int:
     return EARLIEST_TIMESTAMP if timestamp == _EARLIEST_LOCAL_TIMESTAMP else timestamp
 
 
-def _known_offset(wanted: Any) -> Fields | None:
+def _known_offset(wanted: Any, version: int) -> Fields | None:
     if wanted.timestamp in (_LATEST_TIERED_TIMESTAMP, _EARLIEST_PENDING_UPLOAD_OFFSET):
         return _offset(wanted.partition_index, 0, -1, -1, -1)
-    if wanted.timestamp == _MAX_TIMESTAMP:
-        # Kafka's clients say then that the broker does not know the question.
+    if wanted.timestamp == MAX_TIMESTAMP and version < _FIRST_VERSION_WITH_MAX_TIMESTAMP:
         return _offset(wanted.partition_index, kafka_code(ErrorCode.UNSUPPORTED_VERSION), -1, -1, -1)
     if wanted.timestamp < _LOWEST_TIMESTAMP:
         return _offset(wanted.partition_index, kafka_code(ErrorCode.INVALID_REQUEST), -1, -1, -1)

@@ -58,7 +58,9 @@ def produce(request: Request, cluster: ClusterView) -> Outcome:
         refusal = (kafka_code(code), text)
         return _finished(acks, topics, [row._replace(refusal=refusal) for row in rows], [], cluster)
 
-    return Ask(ProduceRequest(acks, message.timeout, wanted), answer, refused)
+    # Kafka too ends the connection for what is refused in a part of the request.
+    unanswered = _hang_up_for(rows) if acks == 0 else None
+    return Ask(ProduceRequest(acks, message.timeout, wanted), answer, refused, unanswered)
 
 
 def _rows(request: Request, cluster: ClusterView) -> list[_Row]:
@@ -83,6 +85,14 @@ def _rows(request: Request, cluster: ClusterView) -> list[_Row]:
     return rows
 
 
+def _hang_up_for(rows: Sequence[_Row]) -> HangUp | None:
+    """Who waits for no answer hears by that of a refusal."""
+    for row in rows:
+        if row.refusal is not None:
+            return HangUp(f"a write with acks 0 was refused: {row.refusal[1]}")
+    return None
+
+
 def _finished(
     acks: int,
     topics: Sequence[tuple[str, bytes | None]],
@@ -92,8 +102,7 @@ def _finished(
 ) -> Fields | HangUp | None:
     """The response; ours has one row for each batch, in order."""
     if acks == 0:
-        refusals = [row.refusal for row in rows if row.refusal is not None]
-        return HangUp(f"a write with acks 0 was refused: {refusals[0][1]}") if refusals else None
+        return _hang_up_for(rows)
     left = iter(answered)
     by_topic: list[list[Fields]] = [[] for _ in topics]
     for row in rows:

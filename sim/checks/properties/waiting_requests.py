@@ -48,6 +48,8 @@ class FetchesHearOfNews(Property):
         for listed in fetches._sessions.rows_of(key):
             if not listed.is_open or listed.session.parked is None or not serves or leadership is None:
                 continue
+            if node.server.pump.is_settling_due and listed.session in fetches._sessions.woken:
+                continue  # answered in the next turn of the event loop, with what else comes in this one
             has_some = listed.refusal is None and listed.fetch_offset < view.log.log_end_offset
             if has_some or listed.leader_epoch < leadership.leader_epoch:
                 story = f"{view.broker.name} of epoch {leadership.leader_epoch}, ends at {view.end_offset}"

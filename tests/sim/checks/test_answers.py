@@ -145,10 +145,12 @@ def granted(producer_id: int, producer_epoch: int) -> InitProducerIdResponse:
     return InitProducerIdResponse(ErrorCode.NONE, None, producer_id, producer_epoch)
 
 
-def with_core(view: ReplicaView) -> FetchPath:
+def with_core(view: ReplicaView, *, is_settling_due: bool = False) -> FetchPath:
     """A broker that answers fetches and questions for this replica."""
     path = FetchPath({view.replica.key: view.replica}, 10, 1000)
-    view.broker.node = SimpleNamespace(core=SimpleNamespace(fetch_path=path))  # type: ignore[assignment]
+    server = SimpleNamespace(pump=SimpleNamespace(is_settling_due=is_settling_due))
+    node: Any = SimpleNamespace(core=SimpleNamespace(fetch_path=path), server=server)
+    view.broker.node = node
     view.broker.state = State.RUNNING
     return path
 
@@ -242,6 +244,27 @@ def test_no_follower_waits_for_what_is_in_the_log_r80(
         session = path._sessions.open(2, 2, 1)
         listed = path._sessions.list_row(session, view.replica.key, offset, epoch, 100)
         listed.is_open, session.parked = is_open, "a fetch" if is_parked else None
+        scene.property.replica_changed(scene.seen, view, before(view), [])
+
+    assert is_broken(waiting_requests.FetchesHearOfNews(), tell) is expected
+
+
+@pytest.mark.parametrize(
+    ("is_woken", "is_settling_due", "expected"),
+    [(True, True, False), (True, False, True), (False, True, True)],
+    ids=["answered in the next turn", "there is none", "it is not noticed"],
+)
+def test_a_follower_waits_for_the_next_turn_at_most_r80(
+    is_woken: bool, is_settling_due: bool, expected: bool
+) -> None:
+    def tell(scene: Scene) -> None:
+        view = leads(view_of(scene, 1, BATCHES), start_offset=2)
+        path = with_core(view, is_settling_due=is_settling_due)
+        session = path._sessions.open(2, 2, 1)
+        listed = path._sessions.list_row(session, view.replica.key, 2, 5, 100)
+        session.parked = "a fetch"
+        if is_woken:
+            path._sessions.due(listed)
         scene.property.replica_changed(scene.seen, view, before(view), [])
 
     assert is_broken(waiting_requests.FetchesHearOfNews(), tell) is expected

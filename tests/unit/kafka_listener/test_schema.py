@@ -7,7 +7,7 @@ import pytest
 from kio.serial import entity_reader, entity_writer
 
 from holdfast.kafka_listener.core.api_table import KafkaApi, request_type, response_type
-from holdfast.kafka_listener.core.envelope import read_head, read_request, write_response
+from holdfast.kafka_listener.core.envelope import ITEMS_MAX_OF, read_head, read_request, write_response
 from holdfast.kafka_listener.core.schema_reader import ITEMS_MAX, Cursor, MalformedRequest, read_message
 from holdfast.kafka_listener.core.schema_writer import COPIED_MAX_BYTES, write_message
 from tests.unit.kafka_listener.samples import SERVED, kafka_sample, plain, served_id
@@ -103,6 +103,28 @@ HOSTILE = {
 def test_hostile_lengths_are_an_error_and_cost_no_memory(version: int, data: bytes) -> None:
     with pytest.raises(MalformedRequest):
         read_message(request_type(KafkaApi.METADATA, version), Cursor(memoryview(data)))
+
+
+def test_what_is_looked_up_one_by_one_is_asked_for_in_small_numbers() -> None:
+    schema: Any = request_type(KafkaApi.DELETE_TOPICS, 6)
+    header = schema.__header_schema__(
+        request_api_key=int(KafkaApi.DELETE_TOPICS),
+        request_api_version=6,
+        correlation_id=7,
+        client_id="me",
+    )
+
+    def asks_for(count: int) -> memoryview:
+        topics = [{"name": f"t{number}"} for number in range(count)]
+        body = write_message(schema, {"topics": topics, "timeout": 1})
+        return memoryview(written_by_kio(header) + b"".join(body))
+
+    most = ITEMS_MAX_OF[KafkaApi.DELETE_TOPICS]
+    frame = asks_for(most)
+    assert len(read_request(frame, read_head(frame)).message.topics) == most
+    frame = asks_for(most + 1)
+    with pytest.raises(MalformedRequest, match="ask for less at once"):
+        read_request(frame, read_head(frame))
 
 
 def test_an_unknown_tagged_field_is_skipped() -> None:

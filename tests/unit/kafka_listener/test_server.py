@@ -49,8 +49,8 @@ def init_producer_id(correlation_id: int) -> bytes:
     return request(KafkaApi.INIT_PRODUCER_ID, 3, correlation_id, fields)
 
 
-def produce(correlation_id: int, acks: int) -> bytes:
-    rows = [{"name": "t", "partition_data": [{"index": 0, "records": BATCH}]}]
+def produce(correlation_id: int, acks: int, *topics: str) -> bytes:
+    rows = [{"name": name, "partition_data": [{"index": 0, "records": BATCH}]} for name in ("t", *topics)]
     fields = {"transactional_id": None, "acks": acks, "timeout": 1, "topic_data": rows}
     return request(KafkaApi.PRODUCE, 9, correlation_id, fields)
 
@@ -163,6 +163,17 @@ async def test_a_refused_write_with_acks_0_ends_the_connection() -> None:
     peer = await node.peer()
     await peer.send(produce(1, 0))
     node.parked[0].hang_up("not the leader")
+    await settle()
+    assert peer.is_lost
+
+
+async def test_a_write_with_acks_0_that_is_refused_in_part_ends_the_connection_behind_the_rest() -> None:
+    node = KafkaNode()
+    peer = await node.peer()
+    await peer.send(produce(1, 0, "no such topic"))
+    (written,) = node.parked
+    assert (len(written.message.partitions), peer.is_lost) == (1, False)
+    written.drop()
     await settle()
     assert peer.is_lost
 

@@ -320,7 +320,7 @@ def test_a_diverging_reader_hears_where_to_truncate() -> None:
     [
         (-1, -1, 5, NONE),
         (-2, -2, 5, NONE),
-        (-3, None, -1, ErrorCode.UNSUPPORTED_VERSION),
+        (-3, -3, 5, NONE),
         (-4, -2, 5, NONE),
         (-5, None, -1, NONE),
         (-6, None, -1, NONE),
@@ -345,6 +345,14 @@ def test_offsets_are_asked_for_as_kafka_numbers_them(
         assert asked is None
     (row,) = written(request, outcome)["topics"][0]["partitions"]
     assert (row["offset"], row["error_code"]) == (offset, code)
+
+
+def test_the_largest_timestamp_is_asked_for_since_version_7() -> None:
+    rows = [{"partition_index": 0, "current_leader_epoch": 4, "timestamp": -3}]
+    fields = {"replica_id": -1, "isolation_level": 0, "topics": [{"name": "t", "partitions": rows}]}
+    request = request_of(KafkaApi.LIST_OFFSETS, 6, fields)
+    answer = written(request, TRANSLATIONS[KafkaApi.LIST_OFFSETS](request, VIEW))
+    assert answer["topics"][0]["partitions"][0]["error_code"] == ErrorCode.UNSUPPORTED_VERSION
 
 
 # --- metadata ------------------------------------------------------------------------------------------

@@ -49,8 +49,8 @@ class Bench:
             if charge is None or charge.pool is not pool:
                 if charge is not None:
                     self.budget.arrived(account)
-                    self.budget.release(account, charge, self.now_ms)
-                self.budget.close(account, self.now_ms)
+                    self.budget.release(account, charge)
+                self.budget.close(account)
                 return found
             found.append(account)
 
@@ -117,7 +117,7 @@ def test_room_that_is_given_back_wakes_those_that_fit() -> None:
     large, _ = bench.begin(60 * MIB)
     small, _ = bench.begin(30 * MIB)
     assert charge is not None
-    assert bench.budget.release(holder, charge, 0) == [Retry(small.account_id)]
+    assert bench.budget.release(holder, charge) == [Retry(small.account_id)]
     assert bench.begin(30 * MIB, small)[1] is not None
     assert bench.budget.waiting_count == 1
     assert large.wanted_bytes == 60 * MIB
@@ -128,10 +128,10 @@ def test_a_closed_connection_gives_back_what_was_arriving_but_not_what_has_no_an
     account, charge = bench.begin(30 * MIB)
     assert bench.budget.arrived(account) == charge
     bench.begin(20 * MIB, account)
-    bench.budget.close(account, 0)
+    bench.budget.close(account)
     assert bench.budget.used_bytes[Pool.LARGE] == 30 * MIB
     assert charge is not None
-    bench.budget.release(account, charge, 0)
+    bench.budget.release(account, charge)
     assert bench.budget.used_bytes[Pool.LARGE] == 0
 
 
@@ -164,7 +164,7 @@ def test_senders_that_stopped_within_a_request_are_cut_off_when_others_wait() ->
     assert bench.check_after(STALLED_MS - 1) == []
     stalled[1].heard_ms = bench.now_ms
     assert bench.check_after(1) == cut(CutReason.SLOW_SENDER, stalled[0], stalled[2])
-    assert bench.budget.close(stalled[0], bench.now_ms) == [Retry(waiting.account_id)]
+    assert bench.budget.close(stalled[0]) == [Retry(waiting.account_id)]
 
 
 def test_a_sender_that_trickles_is_cut_off_in_the_end() -> None:
@@ -206,7 +206,7 @@ def test_bytes_without_room_are_bounded_too() -> None:
         assert effects == ()
         effects = bench.budget.note_backlog(bench.budget.open(), 256 * KIB)
     assert effects == cut(CutReason.NO_MEMORY, largest)
-    bench.budget.close(largest, 0)
+    bench.budget.close(largest)
     assert bench.budget.backlog_bytes == 63 * 256 * KIB
 
 
@@ -270,5 +270,5 @@ def test_what_members_have_not_taken_is_counted_apart() -> None:
     bench.budget.vouch(member)
     assert bench.budget.unread_bytes == (0, 30 * MIB)
     assert bench.budget.room_for_answer(bench.budget.open()) == 16 * MIB
-    bench.budget.close(member, 0)
+    bench.budget.close(member)
     assert bench.budget.unread_bytes == (0, 0)

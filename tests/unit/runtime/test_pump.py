@@ -1,5 +1,6 @@
 """The pump: order of events and effects, its timer, its end, and who listens."""
 
+import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -110,6 +111,26 @@ def test_run_tells_the_core_that_the_queue_is_empty() -> None:
     shell = Shell(queue_empty=EMPTY)
     shell.pump.run()
     assert shell.events == [EMPTY]
+
+
+async def test_the_events_of_one_turn_of_the_loop_are_settled_together_in_the_next() -> None:
+    shell = Shell(queue_empty=EMPTY, settles_in_next_turn=True)
+    shell.pump.post("a")
+    shell.pump.post("b")
+    assert (shell.events, shell.done) == (["a", "b"], ["a1", "a2", "b1", "b2"])
+    await asyncio.sleep(0)
+    assert shell.events == ["a", "b", EMPTY]
+    shell.pump.post("c")
+    await asyncio.sleep(0)
+    assert shell.events == ["a", "b", EMPTY, "c", EMPTY]
+
+
+async def test_a_pump_that_ends_within_the_turn_settles_nothing() -> None:
+    shell = Shell(queue_empty=EMPTY, settles_in_next_turn=True)
+    shell.pump.post("a")
+    shell.pump.end()
+    await asyncio.sleep(0)
+    assert shell.events == ["a"]
 
 
 def test_run_from_inside_an_effect_adds_nothing() -> None:
