@@ -7,6 +7,7 @@ import click
 
 from holdfast.cli.cluster_nodes import NODE_COMMANDS, fail, folder_option, timeout_option
 from holdfast.cli.options import INT32_MAX, CommandAnswer, bootstrap, output, pairs, run_client
+from holdfast.cli.progress import shown
 from holdfast.cli.tables import table_lines
 from holdfast.localcluster.health import cluster_health
 from holdfast.localcluster.nodes import ClusterError
@@ -79,7 +80,8 @@ def up(
                 )
         for warning in sorted({text for texts in made.warnings.values() for text in texts}):
             click.echo(f"warning: {warning}", err=True)
-        made.up(timeout_ms / 1000)
+        with shown(f"{len(made.nodes)} nodes start"):
+            made.up(timeout_ms / 1000)
     except (ClusterError, OSError) as error:
         hint = ""
         if made is not None and any(made.pid(node) is not None for node in made.nodes):
@@ -108,7 +110,8 @@ def down(folder: Path, delete: bool, timeout_ms: int, output: str) -> None:
     """Stop all nodes cleanly: controlled shutdown, flush, clean-shutdown file."""
     try:
         made = LocalCluster.load(folder.absolute())
-        made.down(timeout_ms / 1000)
+        with shown(f"{len(made.nodes)} nodes stop"):
+            made.down(timeout_ms / 1000)
         if delete:
             made.delete()
     except (ClusterError, OSError) as error:

@@ -12,6 +12,7 @@ import click
 
 from holdfast.cli.extras import require
 from holdfast.cli.options import INT32_MAX, SERVERS_VARIABLE, checked_servers, output, whole_number
+from holdfast.cli.progress import Progress
 
 
 @click.command()
@@ -71,16 +72,16 @@ def command(
     require("spark")
     from holdfast.durability.validate import ValidateOptions, run
 
-    verdict = run(
-        ValidateOptions(
-            ledger=ledger,
-            bootstrap_servers=bootstrap_server,
-            log_dirs=folders,
-            master=master,
-            report=report,
-            timeout_ms=timeout_ms,
-        )
+    options = ValidateOptions(
+        ledger=ledger,
+        bootstrap_servers=bootstrap_server,
+        log_dirs=folders,
+        master=master,
+        report=report,
+        timeout_ms=timeout_ms,
     )
+    with Progress() as progress:
+        verdict = run(options, progress.phase)
     click.echo(json.dumps(verdict.as_json()) if output == "json" else verdict.as_text())
     sys.exit(verdict.exit_code)
 
