@@ -22,6 +22,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "configs": ("holdfast.cli.configs", "Show and change configuration of topics and of the cluster."),
     "console-consumer": ("holdfast.cli.console_consumer", "Print the records of a topic."),
     "console-producer": ("holdfast.cli.console_producer", "Send lines of standard input as records."),
+    "consumer-perf-test": ("holdfast.cli.perf.consumer", "Measure how fast records are read."),
     "controller": ("holdfast.cli.node", "Run a controller in the foreground."),
     "demo": (
         "holdfast.drills.demo.command",
@@ -29,6 +30,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "drill": ("holdfast.drills.command", "Play a named failure on a real cluster; Spark says what survived."),
     "dump-log": ("holdfast.cli.inspect.dump_log", "Show what is in segment, index and checkpoint files."),
+    "e2e-latency": (
+        "holdfast.cli.perf.e2e",
+        "Measure how long a record takes from the producer to a consumer.",
+    ),
     "features": ("holdfast.cli.features", "Show, raise and lower levels of features."),
     "explain": (
         "holdfast.cli.inspect.explain",
@@ -38,9 +43,11 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "holdfast.cli.get_offsets",
         "Show the first, last or a timestamp's offset of partitions.",
     ),
+    "health": ("holdfast.cli.health", "Say what is not well in the cluster, and exit 1 when anything is."),
     "leader-election": ("holdfast.cli.leader_election", "Elect leaders of partitions."),
     "metadata-quorum": ("holdfast.cli.metadata_quorum", "Take in the new disk of a controller."),
     "node-health": ("holdfast.cli.node_health", "Ask a node's HTTP endpoint whether it is alive or ready."),
+    "producer-perf-test": ("holdfast.cli.perf.producer", "Measure how fast records are acknowledged."),
     "reassign-partitions": ("holdfast.cli.reassign_partitions", "Move partitions to other brokers."),
     "scenario": ("holdfast.cli.scenario", "Run scenario files against the real controller core."),
     "sim": (
