@@ -63,6 +63,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "holdfast.cli.validate",
         "Compare ledgers with what the cluster serves (Spark): was anything lost?",
     ),
+    "watch": ("holdfast.cli.watch.command", "Show the cluster live in the terminal: the page of a node."),
     "verifiable-producer": (
         "holdfast.cli.verifiable_producer",
         "Send numbered records, report each answer, keep a ledger.",
