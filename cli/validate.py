@@ -6,12 +6,13 @@ Exit codes: 0 all well; 4 lost; 5 moved, duplicated, unexpected, corrupt, reorde
 
 import json
 import sys
+import time
 from pathlib import Path
 
 import click
 
 from holdfast.cli.extras import require
-from holdfast.cli.options import INT32_MAX, SERVERS_VARIABLE, checked_servers, output, whole_number
+from holdfast.cli.options import INT32_MAX, SERVERS_VARIABLE, checked_servers, whole_number
 from holdfast.cli.progress import Progress
 
 
@@ -54,7 +55,13 @@ from holdfast.cli.progress import Progress
     show_default=True,
     help="Longest read without progress.",
 )
-@output
+@click.option(
+    "--output",
+    type=click.Choice(["text", "json", "prometheus"]),
+    default="text",
+    show_default=True,
+    help="Form of the answer; prometheus is for the text-file collector.",
+)
 def command(
     ledger: str,
     bootstrap_server: str,
@@ -82,7 +89,10 @@ def command(
     )
     with Progress() as progress:
         verdict = run(options, progress.phase)
-    click.echo(json.dumps(verdict.as_json()) if output == "json" else verdict.as_text())
+    if output == "prometheus":
+        click.echo(verdict.as_prometheus(int(time.time())))
+    else:
+        click.echo(json.dumps(verdict.as_json()) if output == "json" else verdict.as_text())
     sys.exit(verdict.exit_code)
 
 
