@@ -142,7 +142,7 @@ class QuickBench:
             **asdict(found),
         }
         self._say(
-            f"kill -9 of {self._size.kills} leaders",
+            f"kill -9 of a leader, {self._size.kills}x",
             f"{found.count} partitions acknowledged again after {_words(found)}; "
             f"{load.acks.failed} records failed",
         )
