@@ -81,11 +81,11 @@ def _once(following: Following, timeout_ms: int) -> int:
     from holdfast.cli.watch.frame import frame
 
     deadline = time.monotonic() + timeout_ms / 1000
-    while not following.state.is_whole and (left := deadline - time.monotonic()) > 0:
+    while not following.is_settled and (left := deadline - time.monotonic()) > 0:
         following.changed.wait(left)  # also when a node does not answer: then the next one is asked
         following.changed.clear()
     with following.lock:
-        if not following.state.is_whole:
+        if not following.is_settled:
             click.echo(f"error: {following.source}: {following.trouble or 'no answer'}", err=True)
             return 1
         # a pipe has no width: wide enough for all but the longest reasons

@@ -43,12 +43,16 @@ class Following:
         self.lock = threading.Lock()
         self.state = BoardState()
         self.source = addresses[0].text
+        #: a whole state has come, and no other node is known to know more
+        self.is_settled = False
         #: why nothing comes at the moment
         self.trouble = ""
         self.changed = threading.Event()
         self._ended = threading.Event()
         self._last_id: str | None = None
         self._asked: Address | None = None
+        #: did not answer last: others may still take it for the active controller
+        self._silent: Address | None = None
         self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
 
     def start(self) -> None:
@@ -63,11 +67,15 @@ class Following:
         address = self._addresses[0]
         while not self._ended.is_set():
             try:
-                address = self._follow(address) or address
+                better = self._follow(address)
+                if better is None:  # a stream ends after a while by itself: others may be back
+                    self._silent = None
+                address = better or address
                 continue
             except (OSError, http.client.HTTPException, ValueError, KeyError) as error:
                 with self.lock:
                     self.trouble = str(error) or type(error).__name__
+                self._silent = address
                 self.changed.set()
             self._ended.wait(_PAUSE_S)
             address = self._addresses[(self._addresses.index(address) + 1) % len(self._addresses)]
@@ -102,6 +110,7 @@ class Following:
                     if better is not None:
                         return better
                     self._ask_why(address)
+                    self.is_settled = True
                     self.changed.set()
             return None
         finally:
@@ -111,7 +120,9 @@ class Following:
         """The active controller, when it is another node whose address is known."""
         assert self.state.cluster is not None
         active = self._by_id.get(self.state.cluster["quorum"]["leader_id"])
-        return None if active is None or active == address else active
+        if active is None or active == address or active == self._silent:
+            return None
+        return active
 
     def _ask_why(self, address: Address) -> None:
         if not self.state.is_from_the_active_controller:

@@ -304,12 +304,13 @@ def test_what_is_sent_and_read_is_measured(tools: Tools) -> None:
     tools.create("measured", "1:2:3,2:3:1")
     words = ("--topic", "measured", "--num-records", "2000")
     text = tools.run("producer-perf-test", *words, "--record-size", "50", "--warmup-records", "10").out
-    assert re.match(r"2000 records sent, .* ms avg latency, .* ms 50th, .* ms 95th, ", text)
+    assert re.search(r"^2000 records sent, .* ms avg latency, .* ms 50th, .* ms 95th, ", text, re.MULTILINE)
     words = ("--topic", "measured", "--output", "json")
-    read = tools.run("consumer-perf-test", *words, "--num-records", "2010").json["data"]
+    patience = ("--timeout", "60000")
+    read = tools.run("consumer-perf-test", *words, "--num-records", "2010", *patience).json["data"]
     assert (read["records"], round(read["mb"] * (1 << 20))) == (2010, 2010 * 50)
     short = tools.run("consumer-perf-test", *words, "--num-records", "2011", "--timeout", "1000", code=1).json
-    assert (short["data"]["records"], short["errors"][0]["code"]) == (2010, "TIMED_OUT")
+    assert (short["data"]["records"] <= 2010, short["errors"][0]["code"]) == (True, "TIMED_OUT")
     there_and_back = tools.run("e2e-latency", *words, "--num-records", "20").json["data"]
     assert there_and_back["records"] == 20
     assert 0 < there_and_back["p50_ms"] <= there_and_back["p99_ms"] <= there_and_back["max_ms"]

@@ -56,7 +56,11 @@ def test_a_killed_broker_is_seen_and_q_ends_it(cluster: LocalCluster) -> None:
         process.wait()
         os.close(ours)
     once = subprocess.run(
-        watch(cluster, "--once"), capture_output=True, text=True, timeout=WAIT_S, check=False
+        watch(cluster, "--once", "--timeout-ms", "60000"),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
     )
     assert once.returncode == 0, once.stderr
     assert any(line.split()[:3] == ["1", "-", "fenced"] for line in once.stdout.splitlines()), once.stdout
