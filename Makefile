@@ -49,11 +49,8 @@ lint: $(VENV)/.have-dev ## all of check but the tests
 	$(BIN)/mypy holdfast tests
 	$(BIN)/lint-imports
 
-bench: $(VENV)/.have-dev ## throughput and latency beside the machine's own limits
-	$(BIN)/python -m holdfast.bench.produce $(ARGS)
-	$(BIN)/python -m holdfast.bench.consume $(ARGS)
-	$(BIN)/python -m holdfast.bench.failover
-	$(BIN)/python -m holdfast.bench.recovery
+bench: $(VENV)/.have-dev ## figures beside the machine's own limits (ARGS="--quick --report bench.html": two minutes)
+	$(BIN)/python -m holdfast.bench $(ARGS)
 
 fuzz: $(VENV)/.have-dev ## the property tests with many more examples
 	HYPOTHESIS_PROFILE=fuzz $(PYTEST) -m "not e2e and not spark and not long" --timeout 3600 $(ARGS)

@@ -8,9 +8,10 @@ import tempfile
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from holdfast.cli.extras import require
+from holdfast.cli.progress import shown
 from holdfast.client.admin import Admin
 from holdfast.client.core.errors import ClientError
 from holdfast.localcluster.processes import LocalCluster
@@ -112,19 +113,32 @@ def process_usage(pid: int) -> Usage:
 @contextlib.contextmanager
 def bench_cluster(bootstrap_servers: str | None, folder: Path | None) -> Iterator[BenchCluster]:
     """Three brokers and three controllers in a temporary folder, gone afterwards; or the cluster given."""
+    if bootstrap_servers is None:
+        with own_cluster(folder) as cluster:
+            yield cluster
+        return
+    home = Path(tempfile.mkdtemp(prefix="holdfast-bench-", dir=folder))
+    try:
+        yield BenchCluster(bootstrap_servers, None, home)
+    finally:
+        shutil.rmtree(home, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def own_cluster(folder: Path | None, **settings: Any) -> Iterator[BenchCluster]:
+    """Three brokers and three controllers in a folder of their own, with `settings` of
+    `LocalCluster.create`; nothing is left of them at the end, be it by an error, Ctrl-C or SIGTERM."""
     require("bench")
     # without a handler SIGTERM would leave the nodes running
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     home = Path(tempfile.mkdtemp(prefix="holdfast-bench-", dir=folder))
     try:
-        if bootstrap_servers is not None:
-            yield BenchCluster(bootstrap_servers, None, home)
-            return
-        local = LocalCluster.create(home / "cluster", 3, 3)
+        local = LocalCluster.create(home / "cluster", 3, 3, **settings)
         try:
-            local.up()
+            with shown("A cluster starts"):
+                local.up()
             yield BenchCluster(local.bootstrap_servers, local, home)
         finally:
-            local.kill(local.nodes)
+            local.destroy()
     finally:
         shutil.rmtree(home, ignore_errors=True)

@@ -42,7 +42,7 @@ class _Acks:
             self.failed += batch.count
 
 
-class _Load:
+class FailoverLoad:
     """A producer that writes to every partition all the time, while a leader is killed."""
 
     def __init__(self, cluster: BenchCluster, local: LocalCluster, kills: int, pause_ms: float) -> None:
@@ -126,7 +126,7 @@ def main(
     with bench_cluster(None, folder) as cluster:
         assert cluster.local is not None
         cluster.create_topic(TOPIC)
-        load = _Load(cluster, cluster.local, kills, pause_ms)
+        load = FailoverLoad(cluster, cluster.local, kills, pause_ms)
         run(load.main)
     found = latency(load.waits_ms)
     data: dict[str, Any] = {

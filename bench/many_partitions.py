@@ -5,8 +5,6 @@ a broker, of which 4096 handles let 1536 be open. Creating one costs some four s
 each broker, a few ms of Python: a minute for all of them. Nothing may end but the broker that is killed.
 """
 
-import shutil
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -14,7 +12,7 @@ from typing import Any
 
 import click
 
-from holdfast.bench.cluster import MIN_ISR, REPLICATION_FACTOR, BenchCluster, process_usage
+from holdfast.bench.cluster import MIN_ISR, REPLICATION_FACTOR, BenchCluster, own_cluster, process_usage
 from holdfast.bench.figures import table
 from holdfast.bench.machine import describe
 from holdfast.bench.report import finish, note
@@ -49,17 +47,11 @@ _GIVE_UP_S = 1800.0
 )
 def main(partitions: int, nofile: int, as_json: bool, folder: Path | None) -> None:
     """How long each step takes, seconds, with what each broker has open and uses of memory afterwards."""
-    home = Path(tempfile.mkdtemp(prefix="holdfast-bench-", dir=folder))
-    local = LocalCluster.create(
-        home / "cluster", 3, 3, properties=PROPERTIES, launcher=CommandLauncher(open_files_max=nofile)
-    )
-    try:
-        local.up()
-        steps = _Steps(BenchCluster(local.bootstrap_servers, local, home), local, partitions)
+    launcher = CommandLauncher(open_files_max=nofile)
+    with own_cluster(folder, properties=PROPERTIES, launcher=launcher) as cluster:
+        assert cluster.local is not None
+        steps = _Steps(cluster, cluster.local, partitions)
         steps.run()
-    finally:
-        local.destroy()
-        shutil.rmtree(home, ignore_errors=True)
     data = {"machine": describe(), "partitions": partitions, "nofile": nofile, "steps": steps.rows}
     finish("bench-many-partitions", data, steps.text(), as_json=as_json)
 

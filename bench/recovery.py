@@ -7,8 +7,6 @@ logs, each a scan and a flush or two. Target: below 10 s from the last registrat
 """
 
 import re
-import shutil
-import tempfile
 import time
 import urllib.error
 import urllib.request
@@ -20,7 +18,7 @@ from typing import Any
 
 import click
 
-from holdfast.bench.cluster import MIN_ISR, REPLICATION_FACTOR, BenchCluster
+from holdfast.bench.cluster import MIN_ISR, REPLICATION_FACTOR, BenchCluster, own_cluster
 from holdfast.bench.figures import Spread, spread, table
 from holdfast.bench.machine import describe
 from holdfast.bench.report import common, finish, note
@@ -86,18 +84,13 @@ def main(
     """Time from the last registration to the last leader, after all nodes went down at once."""
     if bootstrap_server is not None:
         raise click.UsageError("recovery cuts the power of a cluster, so it starts one of its own")
-    home = Path(tempfile.mkdtemp(prefix="holdfast-bench-", dir=folder))
     loss = None if driver == KILL else driver
-    local = LocalCluster.create(home / "cluster", 3, 3, properties=PROPERTIES, power_loss=loss)
-    try:
-        local.up()
-        cluster = BenchCluster(local.bootstrap_servers, local, home)
+    with own_cluster(folder, properties=PROPERTIES, power_loss=loss) as cluster:
+        local = cluster.local
+        assert local is not None
         configs = {"min.insync.replicas": str(MIN_ISR)}
         cluster.ask(lambda admin: admin.create_topic(TOPIC, partitions, REPLICATION_FACTOR, configs=configs))
         found = [_outage(cluster, local, partitions, records, number) for number in range(runs)]
-    finally:
-        local.destroy()
-        shutil.rmtree(home, ignore_errors=True)
     spreads = {
         "to_registration_s": spread([one.to_registration_s for one in found]),
         "to_unfenced_s": spread([one.to_unfenced_s for one in found]),

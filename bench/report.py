@@ -9,6 +9,8 @@ from typing import Any, TypeVar
 
 import click
 
+from holdfast.cli.progress import is_shown
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -36,8 +38,9 @@ def common(function: F) -> F:
 
 
 def note(text: str) -> None:
-    """Progress, on stderr."""
-    click.echo(text, err=True)
+    """Progress: a line on stderr, when there is a terminal that a person looks at."""
+    if is_shown():
+        click.echo(text, err=True)
 
 
 def finish(command: str, data: dict[str, Any], text: str, *, as_json: bool) -> None:

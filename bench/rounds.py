@@ -43,6 +43,17 @@ def run_round(cluster: BenchCluster, orders: Sequence[dict[str, Any]]) -> Round:
         )
         for _ in orders
     ]
+    try:
+        return _measured(cluster, workers, orders)
+    finally:
+        for worker in workers:  # one that failed, or that a signal has cut short, does not stay
+            worker.kill()
+            worker.communicate()
+
+
+def _measured(
+    cluster: BenchCluster, workers: "Sequence[subprocess.Popen[str]]", orders: Sequence[dict[str, Any]]
+) -> Round:
     for worker, order in zip(workers, orders, strict=True):
         _say(worker, json.dumps({"bootstrap_servers": cluster.bootstrap_servers, **order}))
     for worker in workers:

@@ -26,6 +26,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "holdfast.cli.consumer_groups",
         "List and describe consumer groups with their lag, reset their offsets, delete them.",
     ),
+    "consumer-perf-test": ("holdfast.cli.perf.consumer", "Measure how fast records are read."),
     "controller": ("holdfast.cli.node", "Run a controller in the foreground."),
     "demo": (
         "holdfast.drills.demo.command",
@@ -33,6 +34,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "drill": ("holdfast.drills.command", "Play a named failure on a real cluster; Spark says what survived."),
     "dump-log": ("holdfast.cli.inspect.dump_log", "Show what is in segment, index and checkpoint files."),
+    "e2e-latency": (
+        "holdfast.cli.perf.e2e",
+        "Measure how long a record takes from the producer to a consumer.",
+    ),
     "features": ("holdfast.cli.features", "Show, raise and lower levels of features."),
     "explain": (
         "holdfast.cli.inspect.explain",
@@ -42,6 +47,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "holdfast.cli.get_offsets",
         "Show the first, last or a timestamp's offset of partitions.",
     ),
+    "health": ("holdfast.cli.health", "Say what is not well in the cluster, and exit 1 when anything is."),
     "leader-election": ("holdfast.cli.leader_election", "Elect leaders of partitions."),
     "log-dirs": ("holdfast.cli.log_dirs", "Show what is in the log dirs of brokers, and their free space."),
     "metadata-quorum": (
@@ -49,6 +55,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "Show the metadata quorum; take in the new disk of a controller.",
     ),
     "node-health": ("holdfast.cli.node_health", "Ask a node's HTTP endpoint whether it is alive or ready."),
+    "producer-perf-test": ("holdfast.cli.perf.producer", "Measure how fast records are acknowledged."),
     "reassign-partitions": ("holdfast.cli.reassign_partitions", "Move partitions to other brokers."),
     "replica-verification": (
         "holdfast.cli.replica_verification",
@@ -68,6 +75,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "holdfast.cli.validate",
         "Compare ledgers with what the cluster serves (Spark): was anything lost?",
     ),
+    "watch": ("holdfast.cli.watch.command", "Show the cluster live in the terminal: the page of a node."),
     "verifiable-producer": (
         "holdfast.cli.verifiable_producer",
         "Send numbered records, report each answer, keep a ledger.",

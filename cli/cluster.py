@@ -6,7 +6,18 @@ from typing import Any
 import click
 
 from holdfast.cli.cluster_nodes import NODE_COMMANDS, fail, folder_option, timeout_option
-from holdfast.cli.options import INT32_MAX, CommandAnswer, bootstrap, output, pairs, run_client
+from holdfast.cli.options import (
+    INT32_MAX,
+    SERVERS_VARIABLE,
+    CommandAnswer,
+    bootstrap,
+    checked_servers,
+    output,
+    pairs,
+    run_client,
+    servers_of_environment,
+)
+from holdfast.cli.progress import shown
 from holdfast.cli.tables import table_lines
 from holdfast.localcluster.health import cluster_health
 from holdfast.localcluster.nodes import ClusterError
@@ -79,7 +90,8 @@ def up(
                 )
         for warning in sorted({text for texts in made.warnings.values() for text in texts}):
             click.echo(f"warning: {warning}", err=True)
-        made.up(timeout_ms / 1000)
+        with shown(f"{len(made.nodes)} nodes start"):
+            made.up(timeout_ms / 1000)
     except (ClusterError, OSError) as error:
         hint = ""
         if made is not None and any(made.pid(node) is not None for node in made.nodes):
@@ -108,7 +120,8 @@ def down(folder: Path, delete: bool, timeout_ms: int, output: str) -> None:
     """Stop all nodes cleanly: controlled shutdown, flush, clean-shutdown file."""
     try:
         made = LocalCluster.load(folder.absolute())
-        made.down(timeout_ms / 1000)
+        with shown(f"{len(made.nodes)} nodes stop"):
+            made.down(timeout_ms / 1000)
         if delete:
             made.delete()
     except (ClusterError, OSError) as error:
@@ -138,10 +151,33 @@ def unregister(broker_id: int, **given: Any) -> None:
 
 
 @cluster.command(short_help="Show processes and registrations.")
-@folder_option
+@click.option("--dir", "folder", type=click.Path(path_type=Path, file_okay=False), help="Where it lives.")
+@click.option(
+    "--bootstrap-server",
+    callback=lambda context, option, value: (
+        None if value is None else checked_servers(context, option, value)
+    ),
+    metavar="HOST:PORT[,HOST:PORT]",
+    help=f"A cluster anywhere, instead of --dir; {SERVERS_VARIABLE} when neither is given.",
+)
+@click.option("--timeout-ms", type=click.IntRange(1, INT32_MAX), default=30_000, show_default=True)
 @output
-def status(folder: Path, output: str) -> None:
-    """Show every process and, when the cluster answers, its registrations and the active controller."""
+def status(folder: Path | None, bootstrap_server: str | None, timeout_ms: int, output: str) -> None:
+    """Show every process and, when the cluster answers, its registrations and the active controller.
+
+    With --bootstrap-server the cluster is asked alone, wherever its nodes run: brokers, what they lead and
+    hold, the active controller, and what is not well.
+    """
+    if folder is not None and bootstrap_server is not None:
+        raise click.UsageError("--dir and --bootstrap-server exclude each other")
+    if folder is None:
+        servers = bootstrap_server or servers_of_environment()
+        if servers is None:
+            raise click.UsageError("one of --dir and --bootstrap-server is needed")
+        from holdfast.cli.cluster_view import show_cluster
+
+        show_cluster(servers, timeout_ms, output)
+        return
     try:
         made = LocalCluster.load(folder.absolute())
     except (ClusterError, OSError) as error:

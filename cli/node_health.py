@@ -23,7 +23,7 @@ from holdfast.localcluster.health import cluster_health, probe
 @click.option("--timeout-ms", type=click.IntRange(1, INT32_MAX), default=2000, show_default=True)
 def command(address: str, ready: bool, cluster: bool, timeout_ms: int) -> None:
     """Exit 0 when the node says yes, 1 when it says no or nothing."""
-    host, port = _host_and_port(address)
+    host, port = host_and_port(address)
     if cluster:
         well, reasons = cluster_health(host, port, timeout_ms / 1000)
         text = "healthy" if well else "\n".join(reasons)
@@ -33,7 +33,7 @@ def command(address: str, ready: bool, cluster: bool, timeout_ms: int) -> None:
     sys.exit(0 if well else 1)
 
 
-def _host_and_port(address: str) -> tuple[str, int]:
+def host_and_port(address: str) -> tuple[str, int]:
     """The value of --http. Raises: click.UsageError."""
     host, _, digits = address.rpartition(":")
     port = whole_number(digits, 65_535)

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
-import javaproperties
 
 if TYPE_CHECKING:
     from holdfast.client.core.errors import ClientError
@@ -34,6 +33,8 @@ ACKS: "dict[str, Acks]" = {"all": "all", "-1": "all", "0": 0, "1": 1}
 
 def read_properties(path: str) -> dict[str, str]:
     """The pairs of a Java properties file. Raises: click.UsageError when it cannot be read."""
+    import javaproperties  # takes as long as all the rest of a command that prints its help
+
     try:
         return dict(javaproperties.loads(Path(path).read_text(encoding="utf-8-sig")))
     except (OSError, UnicodeDecodeError, javaproperties.InvalidUEscapeError) as error:

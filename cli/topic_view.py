@@ -6,19 +6,21 @@ Existing scripts read the lines, so their layout never changes.
 import base64
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from holdfast.client.admin_partitions import Reassignment
-from holdfast.protocol.messages.topics import DescribedPartition, DescribedTopic
 from holdfast.protocol.topic_names import TopicPartition
 
-#: Partitions that move; those that do not are not in it.
-Moves = Mapping[TopicPartition, Reassignment]
+if TYPE_CHECKING:
+    from holdfast.client.admin_partitions import Reassignment
+    from holdfast.protocol.messages.topics import DescribedPartition, DescribedTopic
+
+#: Partitions that move, by (topic, index); those that do not are not in it.
+Moves: TypeAlias = "Mapping[TopicPartition, Reassignment]"
 NO_MOVES: Moves = {}
 
 #: Options of --describe that choose partitions: {option: whether a partition, with its move, is meant}.
 #: The last one is ours.
-FILTERS: dict[str, Callable[[DescribedPartition, Reassignment | None], bool]] = {
+FILTERS: "dict[str, Callable[[DescribedPartition, Reassignment | None], bool]]" = {
     "under_replicated_partitions": lambda partition, move: is_under_replicated(partition, move),
     "under_min_isr_partitions": lambda partition, _: len(partition.isr) < partition.min_isr,
     "at_min_isr_partitions": lambda partition, _: len(partition.isr) == partition.min_isr,
@@ -27,12 +29,12 @@ FILTERS: dict[str, Callable[[DescribedPartition, Reassignment | None], bool]] = 
 }
 
 
-def replication_factor(partition: DescribedPartition, move: Reassignment | None) -> int:
+def replication_factor(partition: "DescribedPartition", move: "Reassignment | None") -> int:
     """How many replicas it has; those that a move adds do not count yet, as in Kafka."""
     return len(partition.replicas) - (0 if move is None else len(move.adding))
 
 
-def is_under_replicated(partition: DescribedPartition, move: Reassignment | None) -> bool:
+def is_under_replicated(partition: "DescribedPartition", move: "Reassignment | None") -> bool:
     """Replicas are outside the ISR."""
     return len(partition.isr) < replication_factor(partition, move)
 
@@ -47,7 +49,7 @@ def ids_list(ids: tuple[int, ...] | None) -> str:
     return "N/A" if ids is None else ",".join(map(str, ids))
 
 
-def describe_lines(topic: DescribedTopic, moves: Moves = NO_MOVES) -> list[str]:
+def describe_lines(topic: "DescribedTopic", moves: Moves = NO_MOVES) -> list[str]:
     """The lines of `--describe`."""
     rows = [(partition, _move(topic, partition, moves)) for partition in topic.partitions]
     factor = max((replication_factor(*row) for row in rows), default=0)
@@ -59,13 +61,13 @@ def describe_lines(topic: DescribedTopic, moves: Moves = NO_MOVES) -> list[str]:
     return [head, *(_partition_line(topic.name, *row) for row in rows)]
 
 
-def _move(topic: DescribedTopic, partition: DescribedPartition, moves: Moves) -> Reassignment | None:
+def _move(topic: "DescribedTopic", partition: "DescribedPartition", moves: Moves) -> "Reassignment | None":
     return moves.get(TopicPartition(topic.name, partition.partition_index))
 
 
 def chosen_of(
-    topics: list[DescribedTopic], given: Mapping[str, Any], moves: Moves = NO_MOVES
-) -> tuple[list[DescribedTopic], list[str]]:
+    topics: "list[DescribedTopic]", given: Mapping[str, Any], moves: Moves = NO_MOVES
+) -> "tuple[list[DescribedTopic], list[str]]":
     """What the filters leave, and its lines: partitions without heads, or heads without partitions."""
     if given.get("exclude_internal"):
         topics = [topic for topic in topics if not topic.is_internal]
@@ -89,7 +91,7 @@ def chosen_of(
     return topics, [line for topic in topics for line in describe_lines(topic, moves)]
 
 
-def _partition_line(name: str, partition: DescribedPartition, move: Reassignment | None) -> str:
+def _partition_line(name: str, partition: "DescribedPartition", move: "Reassignment | None") -> str:
     moving = ""
     if move is not None:
         moving = f"\tAdding Replicas: {ids_list(move.adding)}\tRemoving Replicas: {ids_list(move.removing)}"
@@ -102,7 +104,7 @@ def _partition_line(name: str, partition: DescribedPartition, move: Reassignment
     )
 
 
-def partition_as_json(partition: DescribedPartition, move: Reassignment | None) -> dict[str, Any]:
+def partition_as_json(partition: "DescribedPartition", move: "Reassignment | None") -> dict[str, Any]:
     """One partition of `--output json`."""
     return {
         "partition": partition.partition_index,
@@ -122,7 +124,7 @@ def partition_as_json(partition: DescribedPartition, move: Reassignment | None) 
     }
 
 
-def topic_as_json(topic: DescribedTopic, moves: Moves = NO_MOVES) -> dict[str, Any]:
+def topic_as_json(topic: "DescribedTopic", moves: Moves = NO_MOVES) -> dict[str, Any]:
     """One topic of `--output json`."""
     return {
         "topic": topic.name,

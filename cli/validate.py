@@ -6,12 +6,14 @@ Exit codes: 0 all well; 4 lost; 5 moved, duplicated, unexpected, corrupt, reorde
 
 import json
 import sys
+import time
 from pathlib import Path
 
 import click
 
 from holdfast.cli.extras import require
-from holdfast.cli.options import INT32_MAX, SERVERS_VARIABLE, checked_servers, output, whole_number
+from holdfast.cli.options import INT32_MAX, SERVERS_VARIABLE, checked_servers, whole_number
+from holdfast.cli.progress import Progress
 
 
 @click.command()
@@ -53,7 +55,13 @@ from holdfast.cli.options import INT32_MAX, SERVERS_VARIABLE, checked_servers, o
     show_default=True,
     help="Longest read without progress.",
 )
-@output
+@click.option(
+    "--output",
+    type=click.Choice(["text", "json", "prometheus"]),
+    default="text",
+    show_default=True,
+    help="Form of the answer; prometheus is for the text-file collector.",
+)
 def command(
     ledger: str,
     bootstrap_server: str,
@@ -71,17 +79,20 @@ def command(
     require("spark")
     from holdfast.durability.validate import ValidateOptions, run
 
-    verdict = run(
-        ValidateOptions(
-            ledger=ledger,
-            bootstrap_servers=bootstrap_server,
-            log_dirs=folders,
-            master=master,
-            report=report,
-            timeout_ms=timeout_ms,
-        )
+    options = ValidateOptions(
+        ledger=ledger,
+        bootstrap_servers=bootstrap_server,
+        log_dirs=folders,
+        master=master,
+        report=report,
+        timeout_ms=timeout_ms,
     )
-    click.echo(json.dumps(verdict.as_json()) if output == "json" else verdict.as_text())
+    with Progress() as progress:
+        verdict = run(options, progress.phase)
+    if output == "prometheus":
+        click.echo(verdict.as_prometheus(int(time.time())))
+    else:
+        click.echo(json.dumps(verdict.as_json()) if output == "json" else verdict.as_text())
     sys.exit(verdict.exit_code)
 
 

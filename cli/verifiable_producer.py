@@ -48,6 +48,12 @@ _GOOD = (DeliveryOutcome.OK, DeliveryOutcome.OK1)
     show_default=True,
     help="Records a second; -1 unlimited.",
 )
+@click.option(
+    "--throughput-after",
+    type=click.IntRange(0),
+    metavar="N",
+    help="--until-eof: records a second behind --max-messages; without it as before.",
+)
 @click.option("--acks", type=click.Choice(list(ACKS)), default="all", show_default=True)
 @click.option(
     "--value-size", type=click.IntRange(32, 1_000_000), default=64, show_default=True, help="Bytes."
@@ -82,6 +88,36 @@ def command(
     except (ClientError, DiskError, ValueError) as error:
         click.echo(f"error: {error}", err=True)
         sys.exit(1)
+
+
+class Pace:
+    """How many records may have been sent by now. Rates are records a second."""
+
+    def __init__(self, start_ms: int, count: int, rate: int, rate_after: int | None) -> None:
+        """`count`, `rate`: -1 for no limit. `rate_after`: behind `count`; None: `rate` there, too."""
+        self._start_ms = self._reached_ms = start_ms
+        self._count = count
+        self._rate = rate
+        self._rate_after = rate_after
+
+    def due(self, now_ms: int, sent: int, *, goes_on: bool) -> int:
+        """`goes_on`: records beyond `count` are wanted. At most 1000 more than were sent."""
+        portion = sent + 1000
+        if goes_on and self._is_behind(sent):
+            return min(portion, self._count + (now_ms - self._reached_ms) * (self._rate_after or 0) // 1000)
+        self._reached_ms = now_ms
+        if self._rate >= 0:
+            portion = min(portion, (now_ms - self._start_ms + PACE_MS) * self._rate // 1000)
+        if self._count >= 0 and (not goes_on or self._rate_after is not None):
+            portion = min(portion, self._count)
+        return portion
+
+    def is_slow(self, sent: int) -> bool:
+        """There is time between two portions."""
+        return self._rate >= 0 or self._is_behind(sent)
+
+    def _is_behind(self, sent: int) -> bool:
+        return self._rate_after is not None and sent >= self._count >= 0
 
 
 class _Run:
@@ -165,19 +201,16 @@ class _Run:
         self._say(name="shutdown_complete", timestamp=self._clock.wall_ms())
 
     async def _send_all(self, start_ms: int) -> None:
-        count: int = self._given["max_messages"]
-        rate: int = self._given["throughput"]
+        given = self._given
+        count: int = given["max_messages"]
+        pace = Pace(start_ms, count, given["throughput"], given["throughput_after"])
         next_progress_ms = start_ms
         while self._is_heard and (count < 0 or self._sent < count or self._goes_on):
             now_ms = self._clock.now_ms()
             if now_ms >= next_progress_ms:
                 self._progress()
                 next_progress_ms = now_ms + PROGRESS_MS
-            portion = self._sent + 1000
-            if rate >= 0:
-                portion = min(portion, (now_ms - start_ms + PACE_MS) * rate // 1000)
-            if count >= 0 and not self._goes_on:
-                portion = min(portion, count)
+            portion = pace.due(now_ms, self._sent, goes_on=self._goes_on)
             while self._sent < portion:
                 if self._producer.buffered_bytes >= self._producer.config.buffer_memory_bytes:
                     self._progress()
@@ -185,7 +218,7 @@ class _Run:
                     with contextlib.suppress(TimedOut):
                         await self._producer.room()
                 self._send_one()
-            await self._clock.sleep(PACE_MS if rate >= 0 else 0)
+            await self._clock.sleep(PACE_MS if pace.is_slow(self._sent) else 0)
 
     def _send_one(self) -> None:
         given = self._given

@@ -20,6 +20,7 @@ import click
 
 from holdfast.cli.extras import require
 from holdfast.cli.options import output
+from holdfast.cli.progress import Progress
 from holdfast.cli.sim.model import parse_seeds
 from holdfast.drills.catalogue import DRILLS
 from holdfast.drills.drill import Drill
@@ -194,15 +195,18 @@ def _sides(drill: Drill, base: Settings, *, compares: bool, is_alone: bool) -> S
 def _play_all(plan: Sequence[Planned], folder: Path, *, is_quiet: bool, keeps: bool) -> list[Run]:
     """Run all drills one after the other, then judge all. Raises: ClusterError without Spark."""
     ledger = folder / "ledger"
-    with closing(SparkJudge(starts_now=not is_quiet)) as judge:
+    with closing(SparkJudge(starts_now=not is_quiet)) as judge, Progress() as progress:
         played = []
         for number, (drill, settings) in enumerate(plan):
+            progress.phase("Runs", len(plan), "runs" if len(plan) > 1 else "")
+            progress.at(number, f"{drill.name}, seed {settings.seed}")
             home, say = folder / f"run-{number}", _explanation(_label(plan, number), is_quiet)
             one = play(drill, settings, f"{drill.name}-{number}", home, ledger, say)
             if one.snapshot is not None and not keeps:
                 shutil.rmtree(home / "cluster", ignore_errors=True)
             played.append(one)
         _explanation("", is_quiet)("Spark compares the ledgers with what was served")
+        progress.phase("Spark compares")
         runs = verdicts(played, ledger, judge)
     for number, run in enumerate(runs):
         if run.evidence is not None:

@@ -54,12 +54,19 @@ class DrillLoad:
         self._outstanding = True
         #: records that ended without an acknowledgement
         self.failed = 0
+        self._began_s = self._acked_s = 0.0
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
         """Begin to write; returns when the first record is acknowledged."""
+        self._began_s = time.monotonic()
         self._thread.start()
         self.wait_acked(1)
+
+    @property
+    def acked_per_second(self) -> float:
+        """Records acknowledged in a second, on average until the last of them."""
+        return self.acked / max(0.001, self._acked_s - self._began_s)
 
     def hold(self) -> None:
         """Send nothing until `go_on`; returns when every record has an answer. Raises: ClusterError."""
@@ -139,5 +146,6 @@ class DrillLoad:
         if batch.outcome in (DeliveryOutcome.OK, DeliveryOutcome.OK1):
             self.acked_end = max(self.acked_end, batch.base_offset + batch.count)
             self.acked += batch.count
+            self._acked_s = time.monotonic()
         else:
             self.failed += batch.count

@@ -139,5 +139,9 @@ def _take_snapshot(stage: Stage, folder: Path) -> Path:
     cluster = stage.cluster
     log_dirs = {node.node_id: str(cluster.data_folder(node)) for node in cluster.brokers}
     count = take(cluster.bootstrap_servers, stage.topic, log_dirs, folder)
-    stage.say(f"{stage.load.acked:,} records were acknowledged in all, {count:,} are served")
+    load = stage.load
+    stage.say(
+        f"{load.acked:,} records were acknowledged in all, {load.acked_per_second:,.0f} a second; "
+        f"{count:,} are served"
+    )
     return folder

@@ -22,6 +22,7 @@ import click
 
 from holdfast.cli.extras import require
 from holdfast.cli.options import output
+from holdfast.cli.progress import Progress
 from holdfast.client.core.errors import ClientError
 from holdfast.drills.demo.watch import ClusterWatch
 from holdfast.drills.drill import QUICK
@@ -238,9 +239,12 @@ def soak(minutes: float, seed: int, folder: Path, say: Say) -> SoakReport:
         power_loss=drivers.choose("auto"),
         has_links=True,
     )
-    with closing(SparkJudge(starts_now=False)) as judge:
+    with closing(SparkJudge(starts_now=False)) as judge, Progress() as progress:
         try:
+            progress.phase("The cluster starts")
             cluster.up()
+            began = time.monotonic()
+            progress.phase("Faults", minutes * 60, "s", lambda: time.monotonic() - began)
             say(f"{len(cluster.nodes)} nodes run, seed {seed}, power loss by {cluster.power_loss_driver}")
             try:
                 with healing(cluster):
@@ -252,6 +256,7 @@ def soak(minutes: float, seed: int, folder: Path, say: Say) -> SoakReport:
         finally:
             cluster.destroy()
         say("Spark compares the ledgers with what was served")
+        progress.phase("Spark compares")
         found, lost = judge.verdicts(ledger, snapshots)
     report.verdicts = found
     report.complaints += [f"lost: {record}" for records in lost.values() for record in records[:3]]

@@ -7,7 +7,7 @@ acknowledged in it must lie below them. Rules are SQL in `durability.rules`; wor
 import json
 import shutil
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -67,12 +67,12 @@ class ValidateOptions:
     timeout_ms: int = 60_000
 
 
-def run(options: ValidateOptions) -> Verdict:
-    """Start Spark, compare, stop Spark."""
-    seconds: dict[str, float] = {}
+def run(options: ValidateOptions, on_phase: Callable[[str], None] = lambda _: None) -> Verdict:
+    """Start Spark, compare, stop Spark. `on_phase` hears what is done next, in words."""
+    seconds = _Seconds(on_phase)
     try:
         is_short = sum(Path(file).stat().st_size for file in ledger_files(options.ledger)) < SHORT_JOB_BYTES
-        with _timed(seconds, "spark start"):
+        with seconds.timed("spark start", "Spark starts"):
             spark = start_session(options.master, "holdfast validate", is_short=is_short)
     except UnreadableLedger as error:
         return _reported(None, options, inconclusive(f"ledger: {error}"))
@@ -87,24 +87,24 @@ def run(options: ValidateOptions) -> Verdict:
         stop_session(spark)
 
 
-def validate(spark: Any, options: ValidateOptions, seconds: dict[str, float] | None = None) -> Verdict:
+def validate(spark: Any, options: ValidateOptions, seconds: "_Seconds | None" = None) -> Verdict:
     """Compare in a session that stands already."""
-    seconds = {} if seconds is None else seconds
-    verdict = replace(_compared(spark, options, seconds), seconds=seconds)
+    seconds = _Seconds() if seconds is None else seconds
+    verdict = replace(_compared(spark, options, seconds), seconds=seconds.found)
     return _reported(spark, options, verdict)
 
 
-def _compared(spark: Any, options: ValidateOptions, seconds: dict[str, float]) -> Verdict:
+def _compared(spark: Any, options: ValidateOptions, seconds: "_Seconds") -> Verdict:
     try:
-        with _timed(seconds, "ledger"):
+        with seconds.timed("ledger", "Spark reads the ledger"):
             sends, totals = read_sends(spark, options.ledger)
         if totals.acked == 0:
             return inconclusive("the ledger has no acknowledged send (acks=all): nothing to check")
-        with _timed(seconds, "offsets"):
+        with seconds.timed("offsets", "Brokers say where logs end"):
             ranges = _plan(options, totals)
         log = served_log(spark, options, ranges)
         tables = replicas(spark, options.log_dirs, totals.topics)
-        with _timed(seconds, "compare"):
+        with seconds.timed("compare", "Spark reads the topics and compares"):
             kept, expired = _without_expired(sends, ranges)
             verdict = judge(spark, kept, log, totals, partitions=len(ranges), **tables)
             return _told_of_expired(verdict, expired)
@@ -335,11 +335,20 @@ def _write_report(spark: Any | None, folder: Path, verdict: Verdict) -> None:
 # --- small things --------------------------------------------------------------------------------------
 
 
-@contextmanager
-def _timed(seconds: dict[str, float], phase: str) -> Iterator[None]:
-    start = time.monotonic()
-    yield
-    seconds[phase] = round(time.monotonic() - start, 2)
+class _Seconds:
+    """How long each phase took; `on_phase` hears of each when it begins."""
+
+    def __init__(self, on_phase: Callable[[str], None] = lambda _: None) -> None:
+        self._on_phase = on_phase
+        self.found: dict[str, float] = {}
+
+    @contextmanager
+    def timed(self, phase: str, text: str) -> Iterator[None]:
+        """Raises: what the block raises; a phase that failed has no seconds."""
+        self._on_phase(text)
+        start = time.monotonic()
+        yield
+        self.found[phase] = round(time.monotonic() - start, 2)
 
 
 def reason_of(error: Exception) -> str:

@@ -81,6 +81,24 @@ class Verdict:
             "errors": errors,
         }
 
+    def as_prometheus(self, finished_s: int) -> str:
+        """Gauges for the text-file collector (docs/metrics.md); `finished_s` counts from 1970."""
+        rows = {
+            "exit_code": ("0 good, 4 lost, 5 another anomaly, 6 inconclusive.", {"": self.exit_code}),
+            "acknowledged_records": ("Records that must be there.", {"": self.facts.get("acked", 0)}),
+            "violations": (
+                "Records, for diverged batches, that break a rule.",
+                {f'{{class="{name}"}}': self.counts.get(name, 0) for name in FORBIDDEN},
+            ),
+            "finished_time_seconds": ("When the verdict was there.", {"": finished_s}),
+        }
+        lines = []
+        for name, (about, values) in rows.items():
+            metric = f"holdfast_validate_{name}"
+            lines += [f"# HELP {metric} {about}", f"# TYPE {metric} gauge"]
+            lines += [f"{metric}{labels} {value}" for labels, value in values.items()]
+        return "\n".join(lines)
+
     def as_text(self) -> str:
         """The table for people."""
         facts = self.facts

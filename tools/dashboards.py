@@ -3,6 +3,7 @@
 Owns looks and layout; the JSON is Grafana's own SDK's, which only developers have.
 """
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -35,6 +36,7 @@ from grafana_foundation_sdk.models.prometheus import PromQueryFormat
 
 from holdfast.tools.dashboard_panels import BOARDS, UNCLEAN, Board, Panel
 
+_PAGE = Path(__file__).resolve().parent.parent / "docs" / "metrics.md"
 FOLDER = Path(__file__).resolve().parent.parent / "docker" / "grafana" / "dashboards"
 _SOURCE = DataSourceRef(type_val="prometheus", uid="${source}")
 
@@ -120,6 +122,7 @@ def built(board: Board) -> str:
 def _panel(panel: Panel) -> Any:
     kind = KINDS[panel.kind]
     builder = kind.make().title(panel.title).datasource(_SOURCE).unit(panel.unit)
+    builder = builder.description(about(panel))
     builder = builder.span(kind.width).height(kind.height)
     for number, (expression, legend) in enumerate(panel.queries):
         query = prometheus.Dataquery().expr(expression).legend_format(legend).ref_id(chr(ord("A") + number))
@@ -138,6 +141,33 @@ def _panel(panel: Panel) -> Any:
             legend_options.display_mode(LegendDisplayMode.LIST).placement(LegendPlacement.BOTTOM)
         )
     return builder
+
+
+def about(panel: Panel) -> str:
+    """What is shown: what docs/metrics.md says of each of its metrics, as Markdown."""
+    said = []
+    for expression, _ in panel.queries:
+        for word in re.findall(
+            r"\b(?:kafka|holdfast|process)_\w+|\bup\b", re.sub(r'"[^"]*"', "", expression)
+        ):
+            name = word if word in _ABOUT else re.sub(r"_(bucket|sum|count)$", "", word)
+            said.append(f"`{name}`: {_ABOUT[name]}")
+    return "\n\n".join(dict.fromkeys(said))
+
+
+def _documented() -> dict[str, str]:
+    """{metric: what it is}, of the tables."""
+    rows = re.findall(
+        r"^\| (\w+) \| (?:gauge|counter|histogram) \| [^|]*\| ([^|]*) \|$", _PAGE.read_text(), re.M
+    )
+    return {
+        **dict(rows),
+        "up": "1 while Prometheus gets an answer",
+        "kafka_controller_partition_power_loss_exposure_records": "acknowledged, and flushed by no broker",
+    }
+
+
+_ABOUT = _documented()
 
 
 def _thresholds(steps: tuple[tuple[float | None, str], ...]) -> dashboard.ThresholdsConfig:

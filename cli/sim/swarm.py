@@ -16,6 +16,7 @@ import click
 
 from holdfast.cli.extras import require
 from holdfast.cli.options import output
+from holdfast.cli.progress import Progress, shown
 from holdfast.cli.sim.model import parse_seeds
 from holdfast.cli.sim.options import run_options, template_of
 
@@ -31,7 +32,6 @@ RUNS = "runs.json"
 RUNS_PAGE = "runs.md"
 #: pages about failing seeds that are written or printed; the rows name the others
 _PAGES_MAX = 10
-_PROGRESS_S = 0.5
 
 
 @click.command()
@@ -103,30 +103,24 @@ def _play_on_spark(
 ) -> "list[SeedRow]":
     from holdfast.sim.campaign.spark_engine import play_seeds
 
-    return play_seeds(template, seeds, master, target)
+    with shown(f"Spark plays {len(seeds):,} seeds"):
+        return play_seeds(template, seeds, master, target)
 
 
 def _watched(rows: "Iterable[SeedRow]", count: int) -> "Iterator[SeedRow]":
-    """The rows, with a line of progress on a terminal."""
-    is_terminal = sys.stderr.isatty()
-    started = told = time.monotonic()
+    """The rows; on a terminal it is shown how far they are."""
     done = failed = 0
     simulated = cpu = 0.0
-    for row in rows:
-        done += 1
-        failed += row.is_failing
-        simulated += row.simulated_seconds
-        cpu += row.cpu_seconds
-        now = time.monotonic()
-        if is_terminal and (now - told > _PROGRESS_S or done == count):
-            told = now
-            minutes, seconds = divmod(int(now - started), 60)
+    with Progress() as progress:
+        progress.phase("Playing", count, "seeds")
+        for row in rows:
+            done += 1
+            failed += row.is_failing
+            simulated += row.simulated_seconds
+            cpu += row.cpu_seconds
             rate = simulated / max(cpu, 0.001)
-            line = f"{done} of {count} seeds, {failed} failed, {rate:.0f} simulated s per CPU s"
-            click.echo(f"\r\x1b[K{line}, {minutes}:{seconds:02}", nl=False, err=True)
-        yield row
-    if is_terminal:
-        click.echo(err=True)
+            progress.at(done, f"{failed} failed, {rate:.0f} simulated s per CPU s")
+            yield row
 
 
 def _written(rows: "Iterable[SeedRow]", path: Path) -> "Iterator[SeedRow]":

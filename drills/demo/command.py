@@ -18,6 +18,7 @@ from typing import Protocol
 import click
 
 from holdfast.cli.extras import require
+from holdfast.cli.progress import Progress
 from holdfast.drills.demo.producers import Producers
 from holdfast.drills.demo.watch import ClusterWatch, describe_wait
 from holdfast.drills.story import add_load, add_metadata, report_option, verdict_row, write_report
@@ -29,7 +30,7 @@ from holdfast.report.history import HISTORY_FILE, History
 TOPIC = "demo"
 PRODUCERS = 4
 #: Seconds over which the records are spread; a container takes longer to be healthy again than a process.
-SECONDS = {"local": 40, "compose": 60}
+SECONDS = {"local": 20, "compose": 60}
 #: What is killed, in this order; leader: the broker that leads most, follower: the one that leads least.
 KILLS = ("leader", "follower", "controller", "leader")
 
@@ -68,18 +69,18 @@ class DemoLoad:
 @click.option(
     "--records",
     type=click.IntRange(PRODUCERS),
-    default=200_000,
+    default=440_000,
     show_default=True,
     help="Least number of records.",
 )
 @click.option(
-    "--record-size", type=click.IntRange(64, 900_000), default=1024, show_default=True, help="Bytes each."
+    "--record-size", type=click.IntRange(64, 900_000), default=256, show_default=True, help="Bytes each."
 )
 @click.option("--partitions", type=click.IntRange(1, 200), default=6, show_default=True)
 @click.option(
     "--seconds",
     type=click.IntRange(1),
-    help="Seconds over which the records are spread; default 40, with containers 60.",
+    help="Seconds over which the records are spread; default 20, with containers 60.",
 )
 @click.option("--no-kill", is_flag=True, help="Only produce, as fast as possible, and validate.")
 @click.option("--seed", type=int, help="Fixes the times of the kills; printed at the start.")
@@ -115,10 +116,10 @@ def command(
             cluster = ComposeCluster.create(Path.cwd())
         else:
             cluster = LocalCluster.create(folder / "cluster", 3, 3)
-        with _running(cluster, folder, report):
+        with Progress() as progress, _running(cluster, folder, report, progress):
             settings = {"driver": driver, "partitions": partitions, "record size": record_size}
             history = History(folder / HISTORY_FILE, "holdfast demo", seed, settings)
-            demo = Demo(cluster, folder, report, random.Random(seed), history)
+            demo = Demo(cluster, folder, report, random.Random(seed), history, progress)
             demo.produce(
                 DemoLoad(records, record_size, partitions, 0 if no_kill else seconds or SECONDS[driver]),
                 kills=() if no_kill else KILLS,
@@ -150,8 +151,9 @@ class DemoReport:
 
 
 @contextmanager
-def _running(cluster: DemoCluster, folder: Path, report: DemoReport) -> Iterator[None]:
+def _running(cluster: DemoCluster, folder: Path, report: DemoReport, progress: Progress) -> Iterator[None]:
     report.say(f"starting {len(cluster.controllers)} controllers and {len(cluster.brokers)} brokers")
+    progress.phase("The cluster starts")
     try:
         cluster.up()
         report.say(
@@ -160,6 +162,7 @@ def _running(cluster: DemoCluster, folder: Path, report: DemoReport) -> Iterator
         yield
     finally:
         report.say("stopping the cluster")
+        progress.phase("The cluster stops")
         if isinstance(cluster, ComposeCluster):
             with suppress(ClusterError):  # what is shown is why the demo failed, not that a log is missing
                 cluster.save_logs(folder)
@@ -176,7 +179,9 @@ class Demo:
         report: DemoReport,
         chance: random.Random,
         history: History,
+        progress: Progress,
     ) -> None:
+        self._progress = progress
         self._cluster = cluster
         self._folder = folder
         self._say = report.say
@@ -203,6 +208,7 @@ class Demo:
         )
         try:
             producers.start()
+            self._progress.phase("Producers write", load.records, "records", lambda: producers.acked)
             producers.wait_acked(1)
             for victim in kills:
                 time.sleep(self._chance.uniform(0.5, 3.0))
@@ -268,8 +274,10 @@ class Demo:
                 log_dirs={
                     broker_id: str(folder) for broker_id, folder in folders.items() if folder is not None
                 },
-            )
+            ),
+            self._progress.phase,
         )
+        self._progress.rest()
         click.echo(verdict.as_text())
         add_metadata(self._history, self._cluster.bootstrap_servers)
         add_load(self._history, self._folder / "ledger", TOPIC)

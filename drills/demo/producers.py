@@ -11,6 +11,9 @@ from typing import Any
 
 from holdfast.localcluster.nodes import ClusterError
 
+#: Records a second of all producers that have written their share and wait for the last kill.
+AFTER_PER_SECOND = 1_000
+
 
 @dataclass
 class _Heard:
@@ -56,6 +59,8 @@ class Producers:
             ),
             *("--topic", topic, "--value-size", str(record_size), "--ledger", str(ledger)),
             *("--throughput", str(max(1, records_per_second // count) if records_per_second else -1)),
+            # on a slow machine the kills take longer, and what is written meanwhile has to be compared, too
+            *("--throughput-after", str(AFTER_PER_SECOND // count)),
         ]
         self._heard: list[_Heard] = []
         self._threads: list[threading.Thread] = []

@@ -1,11 +1,14 @@
 """The benchmarks run and say what they promise; how fast is not judged here (D13)."""
 
 import json
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
@@ -63,6 +66,53 @@ def test_recovery_gives_every_partition_a_leader_by_its_log(tmp_path: Path) -> N
     assert data["compared"][0] > 0
     assert data["to_leaders_s"]["median"] >= 0
     assert data["to_registration_s"]["median"] > 0
+
+
+def test_a_quick_look_has_all_figures_and_a_page_with_pictures(tmp_path: Path) -> None:
+    page, home = tmp_path / "bench.html", tmp_path / "home"
+    home.mkdir()
+    command = [sys.executable, "-m", "holdfast.bench", "--tiny", "--output", "json", "--report", str(page)]
+    done = subprocess.run(
+        [*command, "--dir", str(home)], capture_output=True, text=True, check=False, timeout=240
+    )
+    assert done.returncode == 0, done.stderr
+    data = json.loads(done.stdout)["data"]
+    assert data["produce"]["records_per_s"] > 0 < data["consume"]["records_per_s"]
+    assert [row["share"] for row in data["load"]] == [0.05]
+    assert data["failover"]["partitions"] >= 1
+    assert [row["partitions"] for row in data["partitions"]] == [5]
+    text = page.read_text()
+    assert all(title in text for title in ("Latency over load", "Failover", "Growth with partitions"))
+    assert text.count("Plotly.newPlot") >= 4
+    assert list(home.iterdir()) == [], "nothing is left behind"
+
+
+@pytest.mark.parametrize("name", ["produce", "recovery"])
+def test_a_benchmark_that_is_told_to_end_leaves_no_node_running(tmp_path: Path, name: str) -> None:
+    options = ("--runs", "1000", "--json", "--dir", str(tmp_path))
+    process = subprocess.Popen(
+        [sys.executable, "-m", f"holdfast.bench.{name}", *options],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+    )
+    try:
+        deadline = time.monotonic() + 120
+        while len(list(tmp_path.glob("*/cluster/*/node.pid"))) < 6:
+            assert process.poll() is None, process.communicate()
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        process.terminate()
+        assert process.wait(120) == 128 + signal.SIGTERM
+    finally:
+        process.kill()
+        process.communicate()
+    assert list(tmp_path.iterdir()) == []
+    left = [
+        other
+        for other in psutil.process_iter(["cmdline"])
+        if str(tmp_path) in " ".join(other.info["cmdline"] or ())
+    ]
+    assert left == []
 
 
 def test_abuse_shows_a_neighbours_rate_and_the_brokers_memory_around_each_attack(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ One cluster serves all tests; each leaves every broker running, and no topics.
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -297,6 +298,23 @@ def test_a_watch_goes_on_until_a_signal(tools: Tools, number: signal.Signals) ->
         assert all(found["ok"] for found in shown)
         process.send_signal(number)
         assert process.wait(20) == 128 + number
+
+
+def test_what_is_sent_and_read_is_measured(tools: Tools) -> None:
+    tools.create("measured", "1:2:3,2:3:1")
+    words = ("--topic", "measured", "--num-records", "2000")
+    text = tools.run("producer-perf-test", *words, "--record-size", "50", "--warmup-records", "10").out
+    assert re.search(r"^2000 records sent, .* ms avg latency, .* ms 50th, .* ms 95th, ", text, re.MULTILINE)
+    words = ("--topic", "measured", "--output", "json")
+    patience = ("--timeout", "60000")
+    read = tools.run("consumer-perf-test", *words, "--num-records", "2010", *patience).json["data"]
+    assert (read["records"], round(read["mb"] * (1 << 20))) == (2010, 2010 * 50)
+    short = tools.run("consumer-perf-test", *words, "--num-records", "2011", "--timeout", "1000", code=1).json
+    assert (short["data"]["records"] <= 2010, short["errors"][0]["code"]) == (True, "TIMED_OUT")
+    there_and_back = tools.run("e2e-latency", *words, "--num-records", "20").json["data"]
+    assert there_and_back["records"] == 20
+    assert 0 < there_and_back["p50_ms"] <= there_and_back["p99_ms"] <= there_and_back["max_ms"]
+    tools.run("topics", "--delete", "--topic", "measured")
 
 
 def test_a_broker_that_is_gone_for_good_is_forgotten(tools: Tools) -> None:

@@ -13,7 +13,7 @@ from tests.unit.cli.fake_admin import FakeAdmin
 def admin(monkeypatch: pytest.MonkeyPatch) -> FakeAdmin:
     """The cluster that every command of the test asks."""
     fake = FakeAdmin()
-    monkeypatch.setattr("holdfast.cli.admin_session.Admin", lambda servers, runtime: fake)
+    monkeypatch.setattr("holdfast.client.admin.Admin", lambda servers, runtime: fake)
     return fake
 
 

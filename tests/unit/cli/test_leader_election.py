@@ -151,7 +151,7 @@ def test_a_comparison_of_logs_has_succeeded_when_there_is_a_leader(
     """The controller's answer says only that it has begun."""
     late = LateLeader()
     late.add(topic(partition()))
-    monkeypatch.setattr("holdfast.cli.admin_session.Admin", lambda servers, runtime: late)
+    monkeypatch.setattr("holdfast.client.admin.Admin", lambda servers, runtime: late)
     result = holdfast("leader-election", "--election-type", "longest_log_aggressive", *ONE)
     assert (result.exit_code, late.topics["t"].partitions[0].leader_id) == (0, 2)
     assert result.stdout.startswith("Successfully completed leader election (LONGEST_LOG_AGGRESSIVE)")

@@ -194,7 +194,7 @@ def test_a_file_that_was_made_meanwhile_is_kept(
 ) -> None:
     late = MadeMeanwhile(topics=offline.topics, logs=offline.logs)
     late.path = tmp_path / "elections.json"
-    monkeypatch.setattr("holdfast.cli.admin_session.Admin", lambda servers, runtime: late)
+    monkeypatch.setattr("holdfast.client.admin.Admin", lambda servers, runtime: late)
     result = holdfast(*ALL, "--manual-recovery-output-file", str(late.path))
     assert (result.exit_code, late.path.read_text()) == (1, "precious")
     assert "was not written: File exists" in result.stderr

@@ -71,3 +71,13 @@ def test_text_shows_counts_samples_and_the_verdict_last() -> None:
     assert not any("record 3" in line for line in verdict(recovered=1).as_text().splitlines())
     assert lines[-1] == "VERDICT: LOST: acknowledged records are gone (exit code 4)"
     assert verdict().as_text().splitlines()[-1].endswith("(exit code 0)")
+
+
+def test_monitoring_gets_the_verdict_as_gauges() -> None:
+    verdict = Verdict(counts={"lost": 3}, samples={}, facts={"acked": 1200})
+    lines = verdict.as_prometheus(1_700_000_000).splitlines()
+    assert "holdfast_validate_exit_code 4" in lines
+    assert "holdfast_validate_acknowledged_records 1200" in lines
+    assert 'holdfast_validate_violations{class="lost"} 3' in lines
+    assert 'holdfast_validate_violations{class="corrupt"} 0' in lines
+    assert lines[-1] == "holdfast_validate_finished_time_seconds 1700000000"

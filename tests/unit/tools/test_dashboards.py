@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from holdfast.tools.dashboard_panels import BOARDS, Board
-from holdfast.tools.dashboards import FOLDER, built
+from holdfast.tools.dashboards import FOLDER, about, built
 
 ROOT = Path(__file__).parents[3]
 RULES = sorted((ROOT / "docker" / "prometheus").glob("*.rules.yml"))
@@ -115,6 +115,36 @@ def test_for_every_alert_the_page_says_what_to_do() -> None:
     alerts = [name for path in RULES for kind, name, _ in rules(path) if kind == "alert"]
     advice = PAGE.partition("## Alerts")[2]
     assert re.findall(r"^\| (\w+) \| \S", advice, re.M)[1:] == alerts
+
+
+def alerts_tested(*, is_firing: bool) -> set[str]:
+    """Alerts that an example history lets fire, or looks at while they do not."""
+    text = (ROOT / "docker" / "prometheus" / "holdfast.test.yml").read_text()
+    blocks = re.split(r"^ +- (?=\{?alertname:)", text, flags=re.M)[1:]
+    return {
+        re.match(r"\{?alertname: (\w+)", block)[1]  # type: ignore[index]
+        for block in blocks
+        if ("exp_alerts" in block) == is_firing
+    }
+
+
+def test_every_alert_fires_in_an_example_history() -> None:
+    (path,) = [path for path in RULES if path.name == "holdfast.rules.yml"]
+    assert {name for kind, name, _ in rules(path) if kind == "alert"} == alerts_tested(is_firing=True)
+    assert alerts_tested(is_firing=False) <= alerts_tested(is_firing=True)
+
+
+def test_one_of_a_kind_is_no_plural() -> None:
+    for path in RULES:
+        for summary in re.findall(r"summary: (.*)", path.read_text()):
+            assert not re.search(r"(?<!else \}\})\{\{ \$value \}\} [a-z]+s\b", summary), summary
+
+
+@pytest.mark.parametrize("board", BOARDS, ids=lambda board: board.uid)
+def test_every_panel_says_what_its_metrics_are(board: Board) -> None:
+    for _, panels in board.rows:
+        for panel in panels:
+            assert about(panel).startswith("`"), panel.title
 
 
 def test_what_can_cost_data_is_on_the_first_dashboard() -> None:

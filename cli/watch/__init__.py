@@ -1,0 +1,1 @@
+"""`holdfast watch`: the live page of a node in a terminal."""
