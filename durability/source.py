@@ -1,39 +1,37 @@
-"""`spark.read.format("holdfast")`: topics of a cluster as a table (D11, docs/validate.md).
+"""`format("holdfast")`: topics of a cluster as a table, as a stream and as a sink (D11, docs/validate.md).
 
-Options and schema are those of Spark's Kafka source, plus `leaderEpoch`. The driver turns options into offset
-ranges once; executors open their own sockets inside `read` and hand over Arrow batches. A stream reader can
-plan with the same `plan_ranges` and read with the same `read_range`.
+Options and schema are those of Spark's Kafka source, plus `leaderEpoch` and what is asked for. The driver
+turns options into offset ranges once; executors open their own sockets inside `read` and hand over Arrow
+batches.
 """
 
-import asyncio
-import re
-from collections.abc import Coroutine, Iterator
-from dataclasses import dataclass
-from typing import Any, TypeVar
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
-from holdfast.client.admin import Admin
 from holdfast.client.consumer import Consumer
-from holdfast.client.core.errors import ClientError, TimedOut
-from holdfast.durability.arrow import Columns, to_arrow
+from holdfast.client.core.errors import TimedOut
+from holdfast.client.core.fetcher_effects import FetchedBatch
+from holdfast.durability.arrow import Columns, has_column, to_arrow
+from holdfast.durability.cluster_offsets import ClusterOffsets, OwnLoop
+from holdfast.durability.core.epochs import epoch_at
+from holdfast.durability.core.positions import DataLost, Place
 from holdfast.durability.read_options import (
     BadOption,
+    Mode,
     OffsetRange,
-    OffsetSpec,
     ReadOptions,
-    offset_of,
     parse_options,
     split_ranges,
 )
-from holdfast.protocol.errors import ErrorCode
 from holdfast.runtime.api import Runtime
-from holdfast.runtime.real.machine import new_event_loop, real_runtime
 
-T = TypeVar("T")
+_log = logging.getLogger("holdfast.spark")
 
-CLIENT_ID = "holdfast-spark"
 #: Bytes that are decoded at a time: enough for a cheap round trip, little enough to stay in the cache.
 POLL_BYTES = 2 << 20
 
@@ -46,7 +44,7 @@ class RangePartition(InputPartition):
 
 
 class HoldfastSource(DataSource):
-    """Batch reads of topics."""
+    """Reads of topics."""
 
     @classmethod
     def name(cls) -> str:
@@ -56,22 +54,28 @@ class HoldfastSource(DataSource):
         return columns_of(parse_options(self.options)).spark_schema()
 
     def reader(self, schema: Any) -> "HoldfastReader":
-        return HoldfastReader(parse_options(self.options))
+        options = parse_options(self.options, Mode.BATCH)
+        return HoldfastReader(options, columns_in(schema, options))
 
 
 class HoldfastReader(DataSourceReader):
     """Plans on the driver, reads on the executors."""
 
-    def __init__(self, options: ReadOptions) -> None:
+    def __init__(self, options: ReadOptions, columns: Columns) -> None:
         self._options = options
+        self._columns = columns
 
     def partitions(self) -> list[RangePartition]:
-        ranges = split_ranges(plan_ranges(self._options), self._options.min_partitions)
+        options = self._options
+        ranges = split_ranges(plan_ranges(options), options.min_partitions, options.max_records_per_partition)
         # Spark needs one partition at least; an empty range has no rows
         return [RangePartition(item) for item in ranges or [OffsetRange("", 0, 0, 0)]]
 
     def read(self, partition: RangePartition) -> Iterator[pa.RecordBatch]:
-        return read_range(self._options, partition.range)
+        return read_range(self._options, partition.range, self._columns)
+
+
+# --- columns -------------------------------------------------------------------------------------------
 
 
 def columns_of(options: ReadOptions) -> Columns:
@@ -81,76 +85,89 @@ def columns_of(options: ReadOptions) -> Columns:
         headers=options.include_headers,
         leader_epoch=options.include_leader_epoch,
         parsed=options.parse_values,
+        timestamp_ms=options.include_timestamp_ms,
+        problem=options.include_problem,
     )
+
+
+def columns_in(schema: Any, options: ReadOptions) -> Columns:
+    """The columns of the schema, which the user may have given: some of those that there are.
+
+    Raises: BadOption.
+    """
+    for field in schema.fields:
+        kind = field.dataType.simpleString()
+        if not has_column(field.name, kind):
+            there = Columns(headers=True, parsed=True, timestamp_ms=True, problem=True).spark_schema()
+            raise BadOption(f"schema: there is no column {field.name} {kind}; there are {there}")
+    return replace(columns_of(options), only=tuple(schema.fieldNames()))
+
+
+# --- planning ------------------------------------------------------------------------------------------
 
 
 def plan_ranges(options: ReadOptions) -> list[OffsetRange]:
     """The offset range of every partition asked for, empty ones too, by topic and partition.
 
     Raises: BadOption, client.core.errors.ClientError (unknown topic, a partition without leader, no node
-    answers).
+    answers), DataLost for offsets named in options that are not in the log, unless failOnDataLoss is false.
     """
-    loop = _Loop()
+    cluster = ClusterOffsets(options)
     try:
-        return loop.run(_plan(loop.runtime, options))
+        wanted = cluster.partitions()
+        starts = cluster.resolve(wanted, options.starting, "startingOffsets")
+        ends = cluster.resolve(wanted, options.ending, "endingOffsets")
+        named = [
+            (option, spec, offsets)
+            for option, spec, offsets in (
+                ("startingOffsets", options.starting, starts),
+                ("endingOffsets", options.ending, ends),
+            )
+            if isinstance(spec, dict) and any(offset >= 0 for offset in spec.values())
+        ]
+        if named:
+            logs = cluster.logs(wanted)
+            for option, spec, offsets in named:
+                for place in wanted:
+                    if spec[place] >= 0:
+                        log = logs[place]
+                        offsets[place] = _inside(options, option, place, offsets[place], log.start, log.end)
     finally:
-        loop.close()
-
-
-async def _plan(runtime: Runtime, options: ReadOptions) -> list[OffsetRange]:
-    admin = Admin(options.bootstrap_servers, client_id=CLIENT_ID, runtime=runtime)
-    try:
-        wanted = await _partitions(admin, options)
-        starts = await _resolve(admin, options, wanted, options.starting, "startingOffsets")
-        ends = await _resolve(admin, options, wanted, options.ending, "endingOffsets")
-    finally:
-        await admin.close()
+        cluster.close()
     # a start behind the end (both were asked for while records came in) is an empty range, not an error
     return [OffsetRange(*item, min(starts[item], ends[item]), ends[item]) for item in wanted]
 
 
-async def _partitions(admin: Admin, options: ReadOptions) -> list[tuple[str, int]]:
-    """(topic, partition) of all partitions asked for, sorted."""
-    if options.assign is not None:
-        return sorted((topic, index) for topic, indexes in options.assign.items() for index in set(indexes))
-    names = sorted(set(options.subscribe or ()))
-    if options.subscribe_pattern is not None:
-        pattern = re.compile(options.subscribe_pattern)
-        listed = await admin.list_topics(timeout_ms=options.poll_timeout_ms)
-        names = [name for name in listed if pattern.fullmatch(name)]
-        if not names:
-            raise BadOption(f"option subscribePattern: no topic matches {options.subscribe_pattern!r}")
-    found = []
-    for topic in await admin.describe_topics(names, timeout_ms=options.poll_timeout_ms):
-        if topic.error_code != ErrorCode.NONE:
-            code = ErrorCode(topic.error_code)
-            raise ClientError(f"topic {topic.name}: {code.name}; `holdfast topics --list` shows them", code)
-        found += [(topic.name, partition.partition_index) for partition in topic.partitions]
-    return sorted(found)
+def _inside(options: ReadOptions, option: str, place: Place, offset: int, start: int, end: int) -> int:
+    """The offset that was named, or the nearest one that the log has. Raises: DataLost."""
+    if start <= offset <= end or (option == "endingOffsets" and offset <= end):
+        return offset
+    sentence = (
+        f"option {option}: {place[0]}-{place[1]} has no offset {offset}: "
+        f"its log begins at {start} and ends at {end}"
+    )
+    if options.fail_on_data_loss:
+        raise DataLost(f"{sentence} (failOnDataLoss=false goes on with what is there)")
+    nearest = min(max(offset, start), end)
+    _log.warning("%s; goes on at %d, %d offsets away", sentence, nearest, abs(offset - nearest))
+    return nearest
 
 
-async def _resolve(
-    admin: Admin, options: ReadOptions, wanted: list[tuple[str, int]], spec: OffsetSpec, option: str
-) -> dict[tuple[str, int], int]:
-    """{(topic, partition): offset}; leaders are asked only where the option says earliest or latest."""
-    offsets = {item: offset_of(spec, option, *item) for item in wanted}
-    # EARLIEST and LATEST are the very timestamps that ListOffsets knows
-    asked = {item: offset for item, offset in offsets.items() if offset < 0}
-    if asked:
-        for item, found in (await admin.list_offsets(asked, timeout_ms=options.poll_timeout_ms)).items():
-            offsets[item] = found.offset
-    return offsets
+# --- reading -------------------------------------------------------------------------------------------
 
 
-def read_range(options: ReadOptions, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
+def read_range(
+    options: ReadOptions, wanted: OffsetRange, columns: Columns | None = None
+) -> Iterator[pa.RecordBatch]:
     """The records of one range.
 
-    Raises: ClientError (NoSuchOffset with failOnDataLoss, TimedOut without progress), CorruptBatch.
+    Raises: ClientError (NoSuchOffset and DataLost with failOnDataLoss, TimedOut without progress),
+    CorruptBatch.
     """
     if wanted.start >= wanted.end:
         return
-    columns = columns_of(options)
-    loop = _Loop()
+    columns = columns_of(options) if columns is None else columns
+    loop = OwnLoop()
     try:
         consumer = loop.run(_open(loop.runtime, options, wanted))
         offset = wanted.start
@@ -162,19 +179,39 @@ def read_range(options: ReadOptions, wanted: OffsetRange) -> Iterator[pa.RecordB
                     f"{options.poll_timeout_ms} ms, up to {wanted.end} was expected"
                 )
             yield from to_arrow(
-                batches,
+                _as_planned(options, wanted, batches) if wanted.epochs else batches,
                 wanted.topic,
                 wanted.partition,
                 offset,
                 wanted.end,
                 columns,
-                keeps_damaged=not options.fail_on_data_loss,
+                keeps_damaged=options.keeps_damaged,
             )
             assert batches[-1].header.next_offset > offset, "an answer without progress"
             offset = batches[-1].header.next_offset
         loop.run(_close(loop.runtime, consumer))
     finally:
         loop.close()
+
+
+def _as_planned(options: ReadOptions, wanted: OffsetRange, batches: list[FetchedBatch]) -> list[FetchedBatch]:
+    """Those of the leader epochs that the driver has seen there: others have taken the place of records that
+    were truncated since. Raises: DataLost."""
+    kept = []
+    for batch in batches:
+        offset, epoch = max(batch.start_offset, wanted.start), batch.header.leader_epoch
+        planned = epoch_at(wanted.epochs, offset)
+        if offset >= wanted.end or epoch == planned:
+            kept.append(batch)
+            continue
+        sentence = (
+            f"{wanted.topic}-{wanted.partition}: the log was truncated: offset {offset} was of leader epoch "
+            f"{planned}, and the log holds another record there, of leader epoch {epoch}"
+        )
+        if options.fail_on_data_loss:
+            raise DataLost(sentence)
+        _log.warning("%s; it is read with the next micro-batch", sentence)
+    return kept
 
 
 async def _open(runtime: Runtime, options: ReadOptions, wanted: OffsetRange) -> Consumer:
@@ -184,7 +221,7 @@ async def _open(runtime: Runtime, options: ReadOptions, wanted: OffsetRange) -> 
         partition_bytes_max=POLL_BYTES,
         buffer_bytes_max=2 * POLL_BYTES,  # durability.arrow checks them, and in its own way
         check_crcs=False,
-        client_id=CLIENT_ID,
+        client_id=options.client_id,
         runtime=runtime,
     )
     consumer.assign([(wanted.topic, wanted.partition)])
@@ -195,20 +232,3 @@ async def _open(runtime: Runtime, options: ReadOptions, wanted: OffsetRange) -> 
 async def _close(runtime: Runtime, consumer: Consumer) -> None:
     await consumer.close()
     await runtime.clock.sleep(0)  # fetches under way are cancelled
-
-
-class _Loop:
-    """An event loop that runs when it is asked to: Spark's readers are plain generators."""
-
-    def __init__(self) -> None:
-        self._runner = asyncio.Runner(loop_factory=new_event_loop)
-        self.runtime = real_runtime()
-
-    def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """The result of `work`; tasks that it started wait for the next call."""
-        return self._runner.run(work)
-
-    def close(self) -> None:
-        """Cancel what is left and end the loop."""
-        self._runner.run(self.runtime.tasks.cancel_all())
-        self._runner.close()

@@ -14,6 +14,7 @@ from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.fetch import FetchPartition, FetchPartitionResponse, FetchResponse
 from holdfast.protocol.messages.list_offsets import (
     EARLIEST_TIMESTAMP,
+    ListOffsetsPartition,
     ListOffsetsPartitionResponse,
     ListOffsetsResponse,
 )
@@ -22,6 +23,10 @@ from holdfast.protocol.messages.metadata import (
     MetadataPartition,
     MetadataResponse,
     MetadataTopic,
+)
+from holdfast.protocol.messages.offset_for_leader_epoch import (
+    EpochPartitionResponse,
+    OffsetForLeaderEpochResponse,
 )
 from holdfast.protocol.messages.topics import (
     DescribedPartition,
@@ -83,6 +88,7 @@ class PlantedLogs:
             ApiKey.METADATA: self._metadata,
             ApiKey.DESCRIBE_TOPIC_PARTITIONS: self._describe,
             ApiKey.LIST_OFFSETS: self._list_offsets,
+            ApiKey.OFFSET_FOR_LEADER_EPOCH: self._epoch_ends,
             ApiKey.FETCH: self._fetch,
         }
         runtime = real_runtime()
@@ -136,13 +142,30 @@ class PlantedLogs:
         rows = []
         for asked in exchange.message.partitions:
             start, end = self._end(self._names[asked.topic_id], asked.partition_index)
-            offset = start if asked.timestamp == EARLIEST_TIMESTAMP else end
+            if asked.timestamp >= 0:
+                offset = self._offset_by_time(self._names[asked.topic_id], asked)
+            else:
+                offset = start if asked.timestamp == EARLIEST_TIMESTAMP else end
             rows.append(
                 ListOffsetsPartitionResponse(
                     asked.topic_id, asked.partition_index, 0, -1, offset, LEADER_EPOCH
                 )
             )
         exchange.respond(ListOffsetsResponse(0, None, tuple(rows)))
+
+    def _offset_by_time(self, topic: str, asked: ListOffsetsPartition) -> int:
+        """Batches are as young as their youngest record; -1 when none is as young."""
+        log = self._logs[topic, asked.partition_index]
+        return next((head.base_offset for head, _ in log if head.max_timestamp >= asked.timestamp), -1)
+
+    def _epoch_ends(self, exchange: Exchange) -> None:
+        rows = []
+        for asked in exchange.message.partitions:
+            log = self._logs[self._names[asked.topic_id], asked.partition_index]
+            known = [head for head, _ in log if head.leader_epoch <= asked.leader_epoch]
+            epoch, end = (known[-1].leader_epoch, known[-1].next_offset) if known else (-1, -1)
+            rows.append(EpochPartitionResponse(asked.topic_id, asked.partition_index, 0, epoch, end))
+        exchange.respond(OffsetForLeaderEpochResponse(0, None, tuple(rows)))
 
     def _fetch(self, exchange: Exchange) -> None:
         rows = tuple(self._row(asked) for asked in exchange.message.partitions)
