@@ -7,19 +7,16 @@ batches.
 
 import logging
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader
 
-from holdfast.client.consumer import Consumer
-from holdfast.client.core.errors import TimedOut
-from holdfast.client.core.fetcher_effects import FetchedBatch
-from holdfast.durability.arrow import Columns, has_column, to_arrow
-from holdfast.durability.cluster_offsets import ClusterOffsets, OwnLoop
-from holdfast.durability.core.epochs import epoch_at
+from holdfast.durability.arrow import Columns, has_column
+from holdfast.durability.cluster_offsets import ClusterOffsets
 from holdfast.durability.core.positions import DataLost, Place
+from holdfast.durability.range_reader import RangePartition, columns_of, read_range
 from holdfast.durability.read_options import (
     BadOption,
     Mode,
@@ -28,19 +25,11 @@ from holdfast.durability.read_options import (
     parse_options,
     split_ranges,
 )
-from holdfast.runtime.api import Runtime
+from holdfast.durability.stream_source import HoldfastStreamReader
 
 _log = logging.getLogger("holdfast.spark")
 
-#: Bytes that are decoded at a time: enough for a cheap round trip, little enough to stay in the cache.
-POLL_BYTES = 2 << 20
-
-
-@dataclass
-class RangePartition(InputPartition):
-    """One Spark partition: an offset range."""
-
-    range: OffsetRange
+__all__ = ["HoldfastReader", "HoldfastSource", "plan_ranges", "read_range"]
 
 
 class HoldfastSource(DataSource):
@@ -56,6 +45,10 @@ class HoldfastSource(DataSource):
     def reader(self, schema: Any) -> "HoldfastReader":
         options = parse_options(self.options, Mode.BATCH)
         return HoldfastReader(options, columns_in(schema, options))
+
+    def streamReader(self, schema: Any) -> "HoldfastStreamReader":
+        options = parse_options(self.options, Mode.STREAM)
+        return HoldfastStreamReader(options, columns_in(schema, options))
 
 
 class HoldfastReader(DataSourceReader):
@@ -76,18 +69,6 @@ class HoldfastReader(DataSourceReader):
 
 
 # --- columns -------------------------------------------------------------------------------------------
-
-
-def columns_of(options: ReadOptions) -> Columns:
-    """The columns that the options ask for."""
-    return Columns(
-        payload=options.include_payload,
-        headers=options.include_headers,
-        leader_epoch=options.include_leader_epoch,
-        parsed=options.parse_values,
-        timestamp_ms=options.include_timestamp_ms,
-        problem=options.include_problem,
-    )
 
 
 def columns_in(schema: Any, options: ReadOptions) -> Columns:
@@ -151,84 +132,3 @@ def _inside(options: ReadOptions, option: str, place: Place, offset: int, start:
     nearest = min(max(offset, start), end)
     _log.warning("%s; goes on at %d, %d offsets away", sentence, nearest, abs(offset - nearest))
     return nearest
-
-
-# --- reading -------------------------------------------------------------------------------------------
-
-
-def read_range(
-    options: ReadOptions, wanted: OffsetRange, columns: Columns | None = None
-) -> Iterator[pa.RecordBatch]:
-    """The records of one range.
-
-    Raises: ClientError (NoSuchOffset and DataLost with failOnDataLoss, TimedOut without progress),
-    CorruptBatch.
-    """
-    if wanted.start >= wanted.end:
-        return
-    columns = columns_of(options) if columns is None else columns
-    loop = OwnLoop()
-    try:
-        consumer = loop.run(_open(loop.runtime, options, wanted))
-        offset = wanted.start
-        while offset < wanted.end:
-            batches = loop.run(consumer.poll_batches(POLL_BYTES, options.poll_timeout_ms))
-            if not batches:
-                raise TimedOut(
-                    f"{wanted.topic}-{wanted.partition}: nothing came from offset {offset} on within "
-                    f"{options.poll_timeout_ms} ms, up to {wanted.end} was expected"
-                )
-            yield from to_arrow(
-                _as_planned(options, wanted, batches) if wanted.epochs else batches,
-                wanted.topic,
-                wanted.partition,
-                offset,
-                wanted.end,
-                columns,
-                keeps_damaged=options.keeps_damaged,
-            )
-            assert batches[-1].header.next_offset > offset, "an answer without progress"
-            offset = batches[-1].header.next_offset
-        loop.run(_close(loop.runtime, consumer))
-    finally:
-        loop.close()
-
-
-def _as_planned(options: ReadOptions, wanted: OffsetRange, batches: list[FetchedBatch]) -> list[FetchedBatch]:
-    """Those of the leader epochs that the driver has seen there: others have taken the place of records that
-    were truncated since. Raises: DataLost."""
-    kept = []
-    for batch in batches:
-        offset, epoch = max(batch.start_offset, wanted.start), batch.header.leader_epoch
-        planned = epoch_at(wanted.epochs, offset)
-        if offset >= wanted.end or epoch == planned:
-            kept.append(batch)
-            continue
-        sentence = (
-            f"{wanted.topic}-{wanted.partition}: the log was truncated: offset {offset} was of leader epoch "
-            f"{planned}, and the log holds another record there, of leader epoch {epoch}"
-        )
-        if options.fail_on_data_loss:
-            raise DataLost(sentence)
-        _log.warning("%s; it is read with the next micro-batch", sentence)
-    return kept
-
-
-async def _open(runtime: Runtime, options: ReadOptions, wanted: OffsetRange) -> Consumer:
-    consumer = Consumer(
-        options.bootstrap_servers,
-        auto_offset_reset="none" if options.fail_on_data_loss else "earliest",
-        partition_bytes_max=POLL_BYTES,
-        buffer_bytes_max=2 * POLL_BYTES,  # durability.arrow checks them, and in its own way
-        check_crcs=False,
-        client_id=options.client_id,
-        runtime=runtime,
-    )
-    consumer.assign([(wanted.topic, wanted.partition)])
-    consumer.seek((wanted.topic, wanted.partition), wanted.start)
-    return consumer
-
-
-async def _close(runtime: Runtime, consumer: Consumer) -> None:
-    await consumer.close()
-    await runtime.clock.sleep(0)  # fetches under way are cancelled

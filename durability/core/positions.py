@@ -103,6 +103,8 @@ class Loss:
     count: int
     #: where the stream can go on
     resumes: int
+    #: leader epochs that hold before that
+    epochs: Epochs = ()
 
 
 def loss_of(
@@ -136,7 +138,9 @@ def loss_of(
             log.start,
         )
     if agreed < position.offset:
-        return Loss(place, _truncated(name, position, agreed, log_epochs), position.offset - agreed, agreed)
+        sentence = _truncated(name, position, agreed, log_epochs)
+        epochs = tuple((epoch, first) for epoch, first in position.epochs if first < agreed)
+        return Loss(place, sentence, position.offset - agreed, agreed, epochs)
     return None
 
 
@@ -157,8 +161,7 @@ def resumed(position: Position, loss: Loss | None) -> Position:
     """Where the next micro-batch begins."""
     if loss is None:
         return replace(position, begins=None)
-    epochs = tuple((epoch, first) for epoch, first in position.epochs if first < loss.resumes)
-    return Position(loss.resumes, epochs, position.lost + loss.count, begins=loss.resumes)
+    return Position(loss.resumes, loss.epochs, position.lost + loss.count, begins=loss.resumes)
 
 
 # --- how far to go -------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ One thread with an event loop of its own, so that Spark's worker processes can r
 """
 
 import asyncio
+import struct
 import threading
 from collections.abc import Mapping, Sequence
 from types import TracebackType
@@ -33,7 +34,7 @@ from holdfast.protocol.messages.topics import (
     DescribedTopic,
     DescribeTopicPartitionsResponse,
 )
-from holdfast.protocol.record_batch import iter_batches, parse_header
+from holdfast.protocol.record_batch import BatchHeader, iter_batches, parse_header
 from holdfast.rpc.server import Exchange, Server
 from holdfast.runtime.real.machine import new_event_loop, real_runtime
 
@@ -54,10 +55,11 @@ class PlantedLogs:
     ) -> None:
         #: partitions that have nothing to say from this offset on, although they claim a later end
         self._silent_from = dict(silent_from or {})
-        self._logs = {place: [(parse_header(batch), batch) for batch in log] for place, log in logs.items()}
+        self._logs = {place: _parsed(log) for place, log in logs.items()}
         self._topics = sorted({topic for topic, _ in logs})
         self._ids = {topic: index.to_bytes(16, "big") for index, topic in enumerate(self._topics, 7)}
         self._names = {topic_id: topic for topic, topic_id in self._ids.items()}
+        self._begins: dict[tuple[str, int], int] = {}
         self._port = 0
         self._started = threading.Event()
         self._loop = new_event_loop()
@@ -99,12 +101,28 @@ class PlantedLogs:
         await server.close()
         await runtime.tasks.cancel_all()
 
+    def plant(self, topic: str, partition: int, log: Log, *, begins: int = 0) -> None:
+        """Another log for this partition, which may be a new one; `begins`: where an empty one begins."""
+        self._logs[topic, partition] = _parsed(log)
+        self._begins[topic, partition] = begins
+
+    def make_again(self, topic: str) -> None:
+        """The topic has another id from now on."""
+        (number,) = struct.unpack(">q", self._ids[topic][8:])
+        self._ids[topic] = struct.pack(">qq", 1, number)
+        self._names[self._ids[topic]] = topic
+
+    def _leader_epoch(self, topic: str, partition: int) -> int:
+        log = self._logs[topic, partition]
+        return max(LEADER_EPOCH, log[-1][0].leader_epoch) if log else LEADER_EPOCH
+
     def _partitions(self, topic: str) -> list[int]:
         return sorted(index for name, index in self._logs if name == topic)
 
     def _end(self, topic: str, partition: int) -> tuple[int, int]:
         log = self._logs[topic, partition]
-        return (log[0][0].base_offset, log[-1][0].next_offset) if log else (0, 0)
+        begins = self._begins.get((topic, partition), 0)
+        return (log[0][0].base_offset, log[-1][0].next_offset) if log else (begins, begins)
 
     def _metadata(self, exchange: Exchange) -> None:
         asked = self._topics if exchange.message.topics is None else exchange.message.topics
@@ -116,7 +134,7 @@ class PlantedLogs:
                 rows.append(MetadataTopic(code, name, bytes(16), ()))
                 continue
             partitions = tuple(
-                MetadataPartition(0, index, NODE_ID, LEADER_EPOCH, none, none, ())
+                MetadataPartition(0, index, NODE_ID, self._leader_epoch(name, index), none, none, ())
                 for index in self._partitions(name)
             )
             rows.append(MetadataTopic(0, name, self._ids[name], partitions))
@@ -132,8 +150,9 @@ class PlantedLogs:
                 continue
             one = (NODE_ID,)
             partitions = tuple(
-                DescribedPartition(0, index, NODE_ID, LEADER_EPOCH, 0, one, one, (), (), NODE_ID, 1, 0, ())
+                DescribedPartition(0, index, NODE_ID, epoch, 0, one, one, (), (), NODE_ID, 1, 0, ())
                 for index in self._partitions(name)
+                for epoch in [self._leader_epoch(name, index)]
             )
             rows.append(DescribedTopic(0, name, self._ids[name], False, (), partitions))
         exchange.respond(DescribeTopicPartitionsResponse(0, None, tuple(rows), None))
@@ -199,6 +218,10 @@ class PlantedLogs:
             LEADER_EPOCH,
             records,
         )
+
+
+def _parsed(log: Log) -> list[tuple[BatchHeader, bytes]]:
+    return [(parse_header(batch), batch) for batch in log]
 
 
 def damaged(batch: bytes) -> bytes:
