@@ -25,7 +25,9 @@ from holdfast.durability.read_options import (
     parse_options,
     split_ranges,
 )
+from holdfast.durability.sink import HoldfastStreamWriter, HoldfastWriter
 from holdfast.durability.stream_source import HoldfastStreamReader
+from holdfast.durability.write_options import WriteOptions, parse_write_options
 
 _log = logging.getLogger("holdfast.spark")
 
@@ -33,7 +35,7 @@ __all__ = ["HoldfastReader", "HoldfastSource", "plan_ranges", "read_range"]
 
 
 class HoldfastSource(DataSource):
-    """Reads of topics."""
+    """Reads and writes of topics."""
 
     @classmethod
     def name(cls) -> str:
@@ -46,9 +48,21 @@ class HoldfastSource(DataSource):
         options = parse_options(self.options, Mode.BATCH)
         return HoldfastReader(options, columns_in(schema, options))
 
-    def streamReader(self, schema: Any) -> "HoldfastStreamReader":
+    def streamReader(self, schema: Any) -> HoldfastStreamReader:
         options = parse_options(self.options, Mode.STREAM)
         return HoldfastStreamReader(options, columns_in(schema, options))
+
+    def writer(self, schema: Any, overwrite: bool) -> HoldfastWriter:
+        return HoldfastWriter(self._write_options(schema, overwrite))
+
+    def streamWriter(self, schema: Any, overwrite: bool) -> HoldfastStreamWriter:
+        return HoldfastStreamWriter(self._write_options(schema, overwrite))
+
+    def _write_options(self, schema: Any, overwrite: bool) -> WriteOptions:
+        if overwrite:
+            raise BadOption("mode overwrite: a log is appended to; use mode append")
+        columns = {field.name: field.dataType.simpleString() for field in schema.fields}
+        return parse_write_options(self.options, columns)
 
 
 class HoldfastReader(DataSourceReader):
