@@ -6,16 +6,28 @@ batches.
 """
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceReader
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    EqualNullSafe,
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    LessThan,
+    LessThanOrEqual,
+)
 
 from holdfast.durability.arrow import Columns, has_column
 from holdfast.durability.cluster_offsets import ClusterOffsets
 from holdfast.durability.core.positions import DataLost, Place
+from holdfast.durability.core.pushdown import Bounds
 from holdfast.durability.range_reader import RangePartition, columns_of, read_range
 from holdfast.durability.read_options import (
     BadOption,
@@ -71,15 +83,47 @@ class HoldfastReader(DataSourceReader):
     def __init__(self, options: ReadOptions, columns: Columns) -> None:
         self._options = options
         self._columns = columns
+        self._bounds = Bounds()
 
     def partitions(self) -> list[RangePartition]:
         options = self._options
-        ranges = split_ranges(plan_ranges(options), options.min_partitions, options.max_records_per_partition)
+        planned = plan_ranges(options, self._bounds)
+        ranges = split_ranges(planned, options.min_partitions, options.max_records_per_partition)
         # Spark needs one partition at least; an empty range has no rows
         return [RangePartition(item) for item in ranges or [OffsetRange("", 0, 0, 0)]]
 
     def read(self, partition: RangePartition) -> Iterator[pa.RecordBatch]:
         return read_range(self._options, partition.range, self._columns)
+
+
+class FilteringSource(HoldfastSource):
+    """The same for sessions with `spark.sql.python.filterPushdown.enabled`: others refuse it."""
+
+    def reader(self, schema: Any) -> "FilteringReader":
+        options = parse_options(self.options, Mode.BATCH)
+        return FilteringReader(options, columns_in(schema, options))
+
+
+class FilteringReader(HoldfastReader):
+    """Leaves out what a query's filters on topic, partition, offset and timestamp cannot want."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        for item in filters:
+            comparison = _COMPARISONS.get(type(item))
+            if comparison is not None and len(item.attribute) == 1 and item.value is not None:
+                self._bounds = self._bounds.narrowed(item.attribute[0], comparison, item.value)
+        return filters  # Spark filters the rows, too: a range is not always exact
+
+
+_COMPARISONS = {
+    EqualTo: "=",
+    EqualNullSafe: "=",
+    In: "in",
+    LessThan: "<",
+    LessThanOrEqual: "<=",
+    GreaterThan: ">",
+    GreaterThanOrEqual: ">=",
+}
 
 
 # --- columns -------------------------------------------------------------------------------------------
@@ -101,8 +145,9 @@ def columns_in(schema: Any, options: ReadOptions) -> Columns:
 # --- planning ------------------------------------------------------------------------------------------
 
 
-def plan_ranges(options: ReadOptions) -> list[OffsetRange]:
-    """The offset range of every partition asked for, empty ones too, by topic and partition.
+def plan_ranges(options: ReadOptions, bounds: Bounds | None = None) -> list[OffsetRange]:
+    """The offset range of every partition asked for, empty ones too, by topic and partition; `bounds` leave
+    out partitions.
 
     Raises: BadOption, client.core.errors.ClientError (unknown topic, a partition without leader, no node
     answers), DataLost for offsets named in options that are not in the log, unless failOnDataLoss is false.
@@ -127,10 +172,20 @@ def plan_ranges(options: ReadOptions) -> list[OffsetRange]:
                     if spec[place] >= 0:
                         log = logs[place]
                         offsets[place] = _inside(options, option, place, offsets[place], log.start, log.end)
+        # a start behind the end (both were asked for while records came in) is an empty range, not an error
+        ranges = [OffsetRange(*item, min(starts[item], ends[item]), ends[item]) for item in wanted]
+        return ranges if bounds is None else _cut(cluster, ranges, bounds)
     finally:
         cluster.close()
-    # a start behind the end (both were asked for while records came in) is an empty range, not an error
-    return [OffsetRange(*item, min(starts[item], ends[item]), ends[item]) for item in wanted]
+
+
+def _cut(cluster: ClusterOffsets, ranges: list[OffsetRange], bounds: Bounds) -> list[OffsetRange]:
+    kept = bounds.cut(ranges)
+    if bounds.timestamp_min_ms is None:
+        return kept
+    ends = {(item.topic, item.partition): item.end for item in kept}
+    found = cluster.list_offsets(dict.fromkeys(ends, max(0, bounds.timestamp_min_ms)))
+    return bounds.cut(kept, {place: ends[place] if offset < 0 else offset for place, offset in found.items()})
 
 
 def _inside(options: ReadOptions, option: str, place: Place, offset: int, start: int, end: int) -> int:

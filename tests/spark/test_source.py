@@ -137,6 +137,16 @@ def test_a_schema_leaves_columns_out_and_cannot_name_others(spark: Any, node: Pl
         reader("ofset long").count()
 
 
+def test_filters_on_partition_offset_and_timestamp_leave_ranges_out(spark: Any, node: PlantedLogs) -> None:
+    # the broken topic says what is read: a damaged batch that is not wanted ends nothing
+    table = read(spark, node, subscribe="broken")
+    assert table.filter("offset < 10").count() == 10
+    assert table.filter("offset >= 20 and partition = 0").count() == 10
+    assert table.filter("timestamp >= timestamp_millis(1700000000025)").count() == 5
+    with pytest.raises(PySparkException, match="CorruptBatch"):
+        table.filter("offset = 15").count()
+
+
 def test_misspelt_options_end_the_read_with_the_name_that_was_meant(spark: Any, node: PlantedLogs) -> None:
     with pytest.raises(PySparkException, match="did you mean startingOffsets"):
         read(spark, node, subscribe="t", startingOfsets="latest").count()
