@@ -130,6 +130,8 @@ class HoldfastStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target = {place: log.end for place, log in cluster.logs(cluster.partitions()).items()}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[RangePartition]:
+        if start == end:
+            return []
         options = self._options
         after = StreamOffsets.parse(end)
         ranges = ranges_between(StreamOffsets.parse(start), after)

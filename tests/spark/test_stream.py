@@ -1,7 +1,6 @@
 """`readStream.format("holdfast")`: each record once, through restarts; a log that changed behind the stream
 is noticed. Most tests drive the reader as Spark does, without Spark."""
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,11 +10,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from holdfast.durability.core.positions import DataLost
-from holdfast.durability.range_reader import columns_of
-from holdfast.durability.read_options import Mode, parse_options
-from holdfast.durability.stream_source import HoldfastStreamReader
 from holdfast.protocol.record_batch import Record, encode_batch
 from tests.spark.planted_log import PlantedLogs
+from tests.spark.stream_driver import Stream
 
 pytestmark = [
     pytest.mark.spark,
@@ -44,52 +41,12 @@ def node() -> Iterator[PlantedLogs]:
         yield node
 
 
-class Stream:
-    """Micro-batches as Spark asks for them; `restart` is a new process with the same checkpoint."""
-
-    def __init__(self, node: PlantedLogs, **options: str) -> None:
-        self._node = node
-        self._options = {"subscribe": "t", "startingOffsets": "earliest", **options}
-        self.offsets: dict[str, Any] | None = None
-        self.rows: list[tuple[int, int, str]] = []
-        self.restart()
-
-    def restart(self, **options: str) -> None:
-        self._options |= options
-        chosen = {"kafka.bootstrap.servers": self._node.address, **self._options}
-        parsed = parse_options(chosen, Mode.STREAM)
-        self.reader = HoldfastStreamReader(parsed, columns_of(parsed))
-
-    def plan(self, limit: Any = None) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Begin and end of the next micro-batch."""
-        if self.offsets is None:
-            self.offsets = json.loads(json.dumps(self.reader.initialOffset()))
-        end = self.reader.latestOffset(self.offsets, limit or self.reader.getDefaultReadLimit())
-        return self.offsets, json.loads(json.dumps(end))
-
-    def read(self, start: dict[str, Any], end: dict[str, Any]) -> int:
-        """Read a micro-batch, which is done then; how many rows."""
-        before = len(self.rows)
-        for partition in self.reader.partitions(start, end):
-            for batch in self.reader.read(partition):
-                rows = batch.select(["partition", "offset", "value"]).to_pylist()
-                self.rows += [(row["partition"], row["offset"], row["value"].decode()) for row in rows]
-        self.offsets = end
-        return len(self.rows) - before
-
-    def next(self) -> int:
-        return self.read(*self.plan())
-
-    def end(self) -> None:
-        self.reader.stop()
-
-
 @pytest.fixture
 def streams(node: PlantedLogs) -> Iterator[Any]:
     made: list[Stream] = []
 
     def make(**options: str) -> Stream:
-        made.append(Stream(node, **options))
+        made.append(Stream(node.address, **options))
         return made[-1]
 
     yield make
@@ -154,6 +111,7 @@ def test_a_record_that_was_replaced_is_noticed_with_both_epochs(node: PlantedLog
     start, end = stream.plan()
     assert (end["t"]["partitions"]["0"]["lost"], stream.read(start, end)) == (40, 70)
     assert stream.rows[140:] == values(0, 60, 130, epoch=6)
+    assert stream.next() == 0, "nothing is read twice"
     node.plant("t", 0, batches(0, 60) + batches(60, 150, epoch=6))
     stream.restart(failOnDataLoss="true")
     assert stream.next() == 20, "once counted, it is no loss any more"
