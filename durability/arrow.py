@@ -1,6 +1,6 @@
 """Record batches of the wire as Arrow, with as little work for each record as Python allows.
 
-Owns the columns of `format("holdfast")` (docs/validate.md). Decoding is aiokafka's C codec; what a ledger's
+Owns the columns of `format("holdfast")` (docs/spark.md). Decoding is aiokafka's C codec; what a ledger's
 value says of itself is `client.core.history`'s business. Never fetches.
 """
 
@@ -59,7 +59,7 @@ class Columns:
     parsed: bool = False
     timestamp_ms: bool = False
     problem: bool = False
-    #: exactly these, in this order, whatever the others say
+    #: exactly these, in this order; the others are not looked at
     only: tuple[str, ...] | None = None
 
     @property

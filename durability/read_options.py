@@ -1,6 +1,6 @@
 """Options of `format("holdfast")`, spelled as those of Spark's Kafka source, and how offsets become ranges.
 
-Pure: option text in, values out. Owns names, defaults and refusals of docs/validate.md. Each option of
+Pure: option text in, values out. Owns names, defaults and refusals of docs/spark.md. Each option of
 Spark's Kafka source is honoured, or refused with a reason; any other name is refused, too.
 """
 

@@ -1,4 +1,4 @@
-"""`write.format("holdfast")` and `writeStream.format("holdfast")`: rows as records (docs/validate.md).
+"""`write.format("holdfast")` and `writeStream.format("holdfast")`: rows as records (docs/spark.md).
 
 Each task has a producer of its own, idempotent and with acks=all, and ends when all its records are
 acknowledged. A task that Spark repeats writes its records again, as with Spark's Kafka sink.

@@ -1,4 +1,4 @@
-"""`format("holdfast")`: topics of a cluster as a table, as a stream and as a sink (D11, docs/validate.md).
+"""`format("holdfast")`: topics of a cluster as a table, as a stream and as a sink (D11, docs/spark.md).
 
 Options and schema are those of Spark's Kafka source, plus `leaderEpoch` and what is asked for. The driver
 turns options into offset ranges once; executors open their own sockets inside `read` and hand over Arrow

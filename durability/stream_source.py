@@ -1,4 +1,4 @@
-"""`readStream.format("holdfast")`: topics as a stream whose checkpoint notices truncation (docs/validate.md).
+"""`readStream.format("holdfast")`: topics as a stream whose checkpoint notices truncation (docs/spark.md).
 
 Owns the questions for a micro-batch; what follows from the answers is decided in `durability.core`. Runs in a
 Python process of its own beside the driver, which keeps one connection to each broker.

@@ -1,6 +1,6 @@
 """Options of `df.write.format("holdfast")`, spelled as those of Spark's Kafka sink.
 
-Pure. Owns names, defaults and refusals of docs/validate.md.
+Pure. Owns names, defaults and refusals of docs/spark.md.
 """
 
 from collections.abc import Mapping
