@@ -17,7 +17,7 @@ from holdfast.durability.arrow import Columns, to_arrow
 from holdfast.durability.cluster_offsets import OwnLoop
 from holdfast.durability.core.epochs import epoch_at
 from holdfast.durability.core.positions import DataLost
-from holdfast.durability.read_options import OffsetRange, ReadOptions
+from holdfast.durability.read_options import OffsetRange, ReadOptions, grouped_ranges, split_ranges
 from holdfast.runtime.api import Runtime
 
 _log = logging.getLogger("holdfast.spark")
@@ -28,9 +28,23 @@ POLL_BYTES = 2 << 20
 
 @dataclass
 class RangePartition(InputPartition):
-    """One Spark partition: an offset range."""
+    """One Spark partition: offset ranges."""
 
-    range: OffsetRange
+    ranges: tuple[OffsetRange, ...]
+
+
+def spark_partitions(options: ReadOptions, ranges: list[OffsetRange]) -> list[RangePartition]:
+    """The ranges, cut and put together as the options say."""
+    least, most = options.min_partitions, options.max_records_per_partition
+    return [RangePartition(group) for group in grouped_ranges(split_ranges(ranges, least, most), least, most)]
+
+
+def read_partition(
+    options: ReadOptions, partition: RangePartition, columns: Columns
+) -> Iterator[pa.RecordBatch]:
+    """All records of one Spark partition. Raises: as `read_range`."""
+    for wanted in partition.ranges:
+        yield from read_range(options, wanted, columns)
 
 
 def columns_of(options: ReadOptions) -> Columns:

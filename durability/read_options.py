@@ -17,6 +17,8 @@ EARLIEST, LATEST = -2, -1
 POLL_TIMEOUT_MS = 120_000
 MAX_TRIGGER_DELAY_MS = 15 * 60_000
 CLIENT_ID = "holdfast-spark"
+#: Ranges with no more offsets together are read by one task.
+TASK_OFFSETS = 50_000
 
 #: `earliest` or `latest` for all, or {(topic, partition): offset, EARLIEST or LATEST}
 OffsetSpec: TypeAlias = int | dict[tuple[str, int], int]
@@ -249,6 +251,27 @@ def split_ranges(ranges: list[OffsetRange], min_partitions: int, max_records: in
             OffsetRange(item.topic, item.partition, low, high, item.epochs) for low, high in pairwise(borders)
         ]
     return pieces
+
+
+def grouped_ranges(
+    ranges: list[OffsetRange], min_groups: int, max_records: int = 0
+) -> list[tuple[OffsetRange, ...]]:
+    """Small ranges together, for starting a task costs more than reading one; in their order, in
+    `min_groups` or more where there are as many, none of more than `max_records` offsets (0 for no limit)
+    unless it is a single range."""
+    total = sum(item.end - item.start for item in ranges)
+    most = min(TASK_OFFSETS, max_records or TASK_OFFSETS, total // max(1, min_groups))
+    groups: list[list[OffsetRange]] = []
+    room = 0
+    for item in ranges:
+        size = item.end - item.start
+        if size <= room:
+            groups[-1].append(item)
+        else:
+            groups.append([item])
+            room = most
+        room -= size
+    return [tuple(group) for group in groups]
 
 
 # --- where to begin and end ----------------------------------------------------------------------------

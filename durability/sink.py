@@ -73,7 +73,7 @@ def write_rows(options: WriteOptions, batches: Iterator[pa.RecordBatch]) -> Writ
 
 
 @dataclass
-class _Outcomes:
+class Outcomes:
     """What became of the batches."""
 
     records: int = 0
@@ -108,7 +108,7 @@ class _Outcomes:
 
 
 async def _write(runtime: Runtime, options: WriteOptions, batches: Iterator[pa.RecordBatch]) -> Written:
-    outcomes = _Outcomes()
+    outcomes = Outcomes()
     producer = Producer(
         options.bootstrap_servers,
         compression=options.compression,  # type: ignore[arg-type]  # checked with the options

@@ -28,14 +28,19 @@ from holdfast.durability.arrow import Columns, has_column
 from holdfast.durability.cluster_offsets import ClusterOffsets
 from holdfast.durability.core.positions import DataLost, Place
 from holdfast.durability.core.pushdown import Bounds
-from holdfast.durability.range_reader import RangePartition, columns_of, read_range
+from holdfast.durability.range_reader import (
+    RangePartition,
+    columns_of,
+    read_partition,
+    read_range,
+    spark_partitions,
+)
 from holdfast.durability.read_options import (
     BadOption,
     Mode,
     OffsetRange,
     ReadOptions,
     parse_options,
-    split_ranges,
 )
 from holdfast.durability.sink import HoldfastStreamWriter, HoldfastWriter
 from holdfast.durability.stream_source import HoldfastStreamReader
@@ -86,14 +91,12 @@ class HoldfastReader(DataSourceReader):
         self._bounds = Bounds()
 
     def partitions(self) -> list[RangePartition]:
-        options = self._options
-        planned = plan_ranges(options, self._bounds)
-        ranges = split_ranges(planned, options.min_partitions, options.max_records_per_partition)
-        # Spark needs one partition at least; an empty range has no rows
-        return [RangePartition(item) for item in ranges or [OffsetRange("", 0, 0, 0)]]
+        planned = plan_ranges(self._options, self._bounds)
+        # Spark needs one partition at least
+        return spark_partitions(self._options, planned) or [RangePartition(())]
 
     def read(self, partition: RangePartition) -> Iterator[pa.RecordBatch]:
-        return read_range(self._options, partition.range, self._columns)
+        return read_partition(self._options, partition, self._columns)
 
 
 class FilteringSource(HoldfastSource):

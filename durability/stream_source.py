@@ -35,8 +35,8 @@ from holdfast.durability.core.positions import (
     ranges_between,
     resumed,
 )
-from holdfast.durability.range_reader import RangePartition, read_range
-from holdfast.durability.read_options import OffsetRange, ReadOptions, split_ranges
+from holdfast.durability.range_reader import RangePartition, read_partition, spark_partitions
+from holdfast.durability.read_options import OffsetRange, ReadOptions
 
 _log = logging.getLogger("holdfast.spark")
 
@@ -132,17 +132,15 @@ class HoldfastStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[RangePartition]:
         if start == end:
             return []
-        options = self._options
         after = StreamOffsets.parse(end)
         ranges = ranges_between(StreamOffsets.parse(start), after)
         if end != self._planned and ranges:
             # an earlier process planned it: the log may be another one by now
             ranges = self._still_there(after, ranges)
-        pieces = split_ranges(ranges, options.min_partitions, options.max_records_per_partition)
-        return [RangePartition(item) for item in pieces]
+        return spark_partitions(self._options, ranges)
 
     def read(self, partition: RangePartition) -> Iterator[pa.RecordBatch]:
-        return read_range(self._options, partition.range, self._columns)
+        return read_partition(self._options, partition, self._columns)
 
     def stop(self) -> None:
         if self._cluster is not None:

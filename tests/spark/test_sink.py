@@ -94,7 +94,7 @@ def test_what_cannot_be_written_is_said_by_topic_or_partition(cluster: LocalClus
     with pytest.raises(ClientError, match="b has partitions 0 to 1, not 7"):
         write(cluster, rows, topic="b")
     with pytest.raises(ClientError, match="nowhere"):
-        write(cluster, rows, topic="nowhere", **{"kafka.delivery.timeout.ms": "500"})
+        write(cluster, rows, topic="nowhere")
     large = pa.RecordBatch.from_pydict({"value": pa.array([bytes(2_097_000)])})
     with pytest.raises(ClientError, match="record of 2097"):
         write(cluster, large, topic="b")
@@ -133,6 +133,7 @@ def test_a_topic_is_copied_by_a_batch_and_by_a_stream(
     assert all(row["partition"] == int(row["key"]) % 2 for row in there)
 
 
+@pytest.mark.long
 def test_a_cluster_that_is_gone_fails_the_task_with_partition_and_offset(cluster: LocalCluster) -> None:
     create(cluster, "c", 1)
     one = pa.RecordBatch.from_pydict({"value": pa.array([b"0"])})
@@ -143,6 +144,6 @@ def test_a_cluster_that_is_gone_fails_the_task_with_partition_and_offset(cluster
         yield one
 
     chosen = {"kafka.bootstrap.servers": cluster.bootstrap_servers, "topic": "c"}
-    options = parse_write_options({**chosen, "kafka.delivery.timeout.ms": "3000"}, {"value": "binary"})
+    options = parse_write_options({**chosen, "kafka.delivery.timeout.ms": "30000"}, {"value": "binary"})
     with pytest.raises(ProduceFailed, match="c-0: 1 records were not acknowledged.*is at offset 0"):
         write_rows(options, rows())

@@ -12,6 +12,7 @@ from holdfast.durability.read_options import (
     OffsetRange,
     Timestamps,
     check_named,
+    grouped_ranges,
     offset_of,
     parse_options,
     split_ranges,
@@ -149,3 +150,10 @@ def test_split_ranges_cover_every_offset_once_and_are_enough(
     assert len(pieces) >= min(min_partitions, total)
     assert all(piece.end > piece.start for piece in pieces)
     assert not max_records or all(piece.end - piece.start <= max_records for piece in pieces)
+    groups = grouped_ranges(pieces, min_partitions, max_records)
+    assert [piece for group in groups for piece in group] == pieces
+    assert len(groups) >= min(min_partitions, len(pieces))
+    sizes = [sum(piece.end - piece.start for piece in group) for group in groups]
+    assert not max_records or max(sizes, default=0) <= max_records
+    if not min_partitions and not max_records:
+        assert len(groups) <= 1, "so few records are read by one task"
