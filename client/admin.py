@@ -18,6 +18,7 @@ from holdfast.client.cluster_client import ClusterClient
 from holdfast.client.core.errors import ClientError, RowError, code_of
 from holdfast.client.core.replica_log import ReplicaLog
 from holdfast.client.core.wanted_topics import portions_of
+from holdfast.client.epoch_ends import EpochEnd, epoch_ends
 from holdfast.client.list_offsets import FoundOffset, list_offsets
 from holdfast.client.own_runtime import ClientRuntime
 from holdfast.protocol.errors import ErrorCode
@@ -271,6 +272,13 @@ class Admin:
         """Per partition (offset, timestamp, leader_epoch) for ms, -1 latest, -2 earliest, -3 newest."""
         wanted = {TopicPartition(*partition): stamp for partition, stamp in timestamps.items()}
         return await list_offsets(self._cluster, self._clock, wanted, timeout_ms)
+
+    async def epoch_ends(
+        self, leader_epochs: Mapping[tuple[str, int], int], *, timeout_ms: float = _TIMEOUT_MS
+    ) -> dict[TopicPartition, EpochEnd]:
+        """Per partition the largest leader epoch in its leader's log not above this one, and its end."""
+        wanted = {TopicPartition(*partition): epoch for partition, epoch in leader_epochs.items()}
+        return await epoch_ends(self._cluster, self._clock, wanted, timeout_ms)
 
     # --- groups ---------------------------------------------------------------------------------------
 

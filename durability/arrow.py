@@ -1,13 +1,14 @@
 """Record batches of the wire as Arrow, with as little work for each record as Python allows.
 
-Owns the columns of `format("holdfast")` (docs/validate.md). Decoding is aiokafka's C codec; what a ledger's
+Owns the columns of `format("holdfast")` (docs/spark.md). Decoding is aiokafka's C codec; what a ledger's
 value says of itself is `client.core.history`'s business. Never fetches.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from aiokafka.record.default_records import DefaultRecordBatch
 
@@ -26,6 +27,25 @@ _CRC_DIGITS = 8
 _YEAR_1_MS, _YEAR_10000_MS = -62_135_596_800_000, 253_402_300_800_000
 #: Kafka's NoTimestampType, here of records that cannot be read
 _NO_TIMESTAMP_TYPE = -1
+#: {name: (type as Spark writes it, the same of Arrow)}
+_TYPES = {
+    "key": ("binary", pa.binary()),
+    "value": ("binary", pa.binary()),
+    "topic": ("string", pa.string()),
+    "partition": ("int", pa.int32()),
+    "offset": ("long", pa.int64()),
+    "timestamp": ("timestamp", pa.timestamp("us", tz="UTC")),
+    "timestampType": ("int", pa.int32()),
+    "headers": ("array<struct<key: string, value: binary>>", _HEADERS),
+    "leaderEpoch": ("int", pa.int32()),
+    "state": ("string", pa.string()),
+    "producer": ("string", pa.string()),
+    "pseq": ("long", pa.int64()),
+    "value_crc32c": ("long", pa.int64()),
+    "timestampMs": ("long", pa.int64()),
+    "problem": ("string", pa.string()),
+}
+_PARSED = ("state", "producer", "pseq", "value_crc32c")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,31 +57,52 @@ class Columns:
     leader_epoch: bool = True
     #: state, producer, pseq, value_crc32c
     parsed: bool = False
+    timestamp_ms: bool = False
+    problem: bool = False
+    #: exactly these, in this order; the others are not looked at
+    only: tuple[str, ...] | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns in their order."""
+        if self.only is not None:
+            return self.only
+        return (
+            *(("key", "value") if self.payload else ()),
+            *("topic", "partition", "offset", "timestamp", "timestampType"),
+            *(("headers",) if self.headers else ()),
+            *(("leaderEpoch",) if self.leader_epoch else ()),
+            *(_PARSED if self.parsed else ()),
+            *(("timestampMs",) if self.timestamp_ms else ()),
+            *(("problem",) if self.problem else ()),
+        )
 
     def spark_schema(self) -> str:
         """The same as Spark writes it."""
-        parts = ["key binary, value binary"] if self.payload else []
-        parts.append("topic string, partition int, offset long, timestamp timestamp, timestampType int")
-        if self.headers:
-            parts.append("headers array<struct<key: string, value: binary>>")
-        if self.leader_epoch:
-            parts.append("leaderEpoch int")
-        if self.parsed:
-            parts.append("state string, producer string, pseq long, value_crc32c long")
-        return ", ".join(parts)
+        return ", ".join(f"{name} {_TYPES[name][0]}" for name in self.names)
+
+    def arrow_schema(self) -> pa.Schema:
+        """The same for Arrow."""
+        return pa.schema([(name, _TYPES[name][1]) for name in self.names])
 
 
+def has_column(name: str, simple_type: str) -> bool:
+    """True for a column that can be made; types as Spark's `simpleString` has them."""
+    if name not in _TYPES:
+        return False
+    return _TYPES[name][0].replace(" ", "").replace("long", "bigint") == simple_type
+
+
+@dataclass(slots=True)
 class _Rows:
-    """Columns under construction."""
+    """Columns under construction; of those that are the same for a whole batch, one array for each batch."""
 
-    def __init__(self) -> None:
-        self.records: list[Any] = []
-        #: offset of each record
-        self.offsets: list[int] = []
-        self.epochs: list[int] = []
-        self.types: list[int] = []
-        #: offsets and leader epochs of records whose batch does not hold
-        self.damaged: list[tuple[int, int]] = []
+    records: list[Any] = field(default_factory=list)
+    offsets: list[Any] = field(default_factory=list)
+    epochs: list[Any] = field(default_factory=list)
+    types: list[Any] = field(default_factory=list)
+    #: offset, leader epoch and reason of each record whose batch does not hold
+    damaged: list[tuple[int, int, str]] = field(default_factory=list)
 
 
 def to_arrow(
@@ -78,7 +119,7 @@ def to_arrow(
 
     With `columns.parsed` or `keeps_damaged`, a damaged batch gives one row for each of its offsets, of state
     `damaged` and timestamp type -1, with nulls for what is not known. Raises: CorruptBatch otherwise. A
-    timestamp that Spark cannot express is null.
+    timestamp that Spark cannot express is null; `timestampMs` has it.
     """
     rows = _Rows()
     for batch in batches:
@@ -87,12 +128,17 @@ def to_arrow(
             continue
         try:
             _decode(header, batch.data, start, end, rows)
-        except CorruptBatch:
+        except CorruptBatch as error:
             if not (columns.parsed or keeps_damaged):
-                raise
+                raise CorruptBatch(f"{topic}-{partition} at offset {header.base_offset}: {error}") from error
             low, high = max(start, header.base_offset), min(end, header.next_offset)
-            rows.damaged += [(offset, header.leader_epoch) for offset in range(low, high)]
-    return list(_batches(rows, topic, partition, columns))
+            rows.damaged += [(offset, header.leader_epoch, str(error)) for offset in range(low, high)]
+    made = []
+    if rows.records:
+        made.append(_good_batch(rows, topic, partition, columns))
+    if rows.damaged:
+        made.append(_damaged_batch(rows.damaged, topic, partition, columns))
+    return made
 
 
 def _decode(header: BatchHeader, data: memoryview, start: int, end: int, rows: _Rows) -> None:
@@ -103,80 +149,75 @@ def _decode(header: BatchHeader, data: memoryview, start: int, end: int, rows: _
         raise CorruptBatch(f"batch at offset {header.base_offset}: {error}") from error
     if header.base_offset < start or header.next_offset > end:
         found = [record for record in found if start <= record.offset < end]
+    if not found:
+        return
+    count, first = len(found), found[0].offset
+    if found[-1].offset - first == count - 1:
+        rows.offsets.append(np.arange(first, first + count))
+    else:
+        rows.offsets.append(np.array([record.offset for record in found]))
     rows.records += found
-    rows.offsets += [record.offset for record in found]
-    rows.epochs += [header.leader_epoch] * len(found)
-    rows.types += [int(bool(header.attributes & LOG_APPEND_TIME))] * len(found)
+    rows.epochs.append(np.full(count, header.leader_epoch, np.int32))
+    rows.types.append(np.full(count, bool(header.attributes & LOG_APPEND_TIME), np.int32))
 
 
-def _batches(rows: _Rows, topic: str, partition: int, columns: Columns) -> Iterator[pa.RecordBatch]:
-    if rows.records:
-        values = [record.value for record in rows.records]
-        keys = [record.key for record in rows.records] if columns.payload else []
-        timestamps = [
-            record.timestamp * 1000 if _YEAR_1_MS <= record.timestamp < _YEAR_10000_MS else None
-            for record in rows.records
-        ]
-        headers = [record.headers for record in rows.records] if columns.headers else []
-        parsed = _parse(values) if columns.parsed else []
-        yield _batch(
-            topic,
-            partition,
-            columns,
-            rows.offsets,
-            rows.epochs,
-            rows.types,
-            timestamps,
-            keys,
-            values,
-            headers,
-            parsed,
-        )
-    if rows.damaged:
-        offsets, epochs = map(list, zip(*rows.damaged, strict=True))
-        count = len(offsets)
-        nothing = [None] * count
-        parsed = [[DAMAGED] * count, nothing, nothing, nothing]
-        types = [_NO_TIMESTAMP_TYPE] * count
-        yield _batch(
-            topic, partition, columns, offsets, epochs, types, nothing, nothing, nothing, nothing, parsed
-        )
+def _good_batch(rows: _Rows, topic: str, partition: int, columns: Columns) -> pa.RecordBatch:
+    """Only what was asked for is made."""
+    records, names = rows.records, columns.names
+    count = len(records)
+    found: dict[str, Any] = {}
+    if "key" in names:
+        found["key"] = [record.key for record in records]
+    values = [record.value for record in records] if {"value", *_PARSED}.intersection(names) else []
+    found["value"] = values
+    if "headers" in names:
+        found["headers"] = [record.headers for record in records]
+    if "timestamp" in names or "timestampMs" in names:
+        found["timestampMs"] = np.array([record.timestamp for record in records], np.int64)
+        found["timestamp"] = _microseconds(found["timestampMs"])
+    if set(_PARSED).intersection(names):
+        found.update(zip(_PARSED, _parse(values), strict=True))
+    found["offset"] = np.concatenate(rows.offsets)
+    found["leaderEpoch"] = np.concatenate(rows.epochs)
+    found["timestampType"] = np.concatenate(rows.types)
+    found["problem"] = pa.nulls(count, pa.string())
+    return _batch(found, count, topic, partition, columns)
 
 
-def _batch(
-    topic: str,
-    partition: int,
-    columns: Columns,
-    offsets: list[int],
-    epochs: list[int],
-    types: list[Any],
-    timestamps: list[Any],
-    keys: list[Any],
-    values: list[Any],
-    headers: list[Any],
-    parsed: list[list[Any]],
+def _damaged_batch(
+    damaged: list[tuple[int, int, str]], topic: str, partition: int, columns: Columns
 ) -> pa.RecordBatch:
+    offsets, epochs, problems = map(list, zip(*damaged, strict=True))
     count = len(offsets)
-    arrays: dict[str, pa.Array] = {}
-    if columns.payload:
-        arrays["key"] = pa.array(keys, pa.binary())
-        arrays["value"] = pa.array(values, pa.binary())
-    arrays["topic"] = pa.repeat(pa.scalar(topic), count)
-    arrays["partition"] = pa.repeat(pa.scalar(partition, pa.int32()), count)
-    arrays["offset"] = pa.array(offsets, pa.int64())
-    arrays["timestamp"] = pa.array(timestamps, pa.timestamp("us", tz="UTC"))
-    arrays["timestampType"] = pa.array(types, pa.int32())
-    if columns.headers:
-        arrays["headers"] = pa.array(headers, _HEADERS)
-    if columns.leader_epoch:
-        arrays["leaderEpoch"] = pa.array(epochs, pa.int32())
-    if columns.parsed:
-        state, producer, pseq, crc = parsed
-        arrays["state"] = pa.array(state, pa.string())
-        arrays["producer"] = pa.array(producer, pa.string())
-        arrays["pseq"] = pa.array(pseq, pa.int64())
-        arrays["value_crc32c"] = pa.array(crc, pa.int64())
-    return pa.RecordBatch.from_pydict(arrays)
+    found: dict[str, Any] = {
+        name: pa.nulls(count, kind) for name, (_, kind) in _TYPES.items() if name in columns.names
+    }
+    found |= {
+        "offset": offsets,
+        "leaderEpoch": epochs,
+        "timestampType": [_NO_TIMESTAMP_TYPE] * count,
+        "state": [DAMAGED] * count,
+        "problem": problems,
+    }
+    return _batch(found, count, topic, partition, columns)
+
+
+def _batch(found: dict[str, Any], count: int, topic: str, partition: int, columns: Columns) -> pa.RecordBatch:
+    found["topic"] = pa.repeat(pa.scalar(topic), count) if "topic" in columns.names else None
+    found["partition"] = np.full(count, partition, np.int32)
+    arrays = [
+        found[name] if isinstance(found[name], pa.Array) else pa.array(found[name], _TYPES[name][1])
+        for name in columns.names
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=columns.arrow_schema())
+
+
+def _microseconds(ms: Any) -> pa.Array:
+    """Milliseconds as timestamps, null where Spark has none."""
+    is_odd = (ms < _YEAR_1_MS) | (ms >= _YEAR_10000_MS)
+    if is_odd.any():
+        return pa.array(np.where(is_odd, 0, ms) * 1000, _TYPES["timestamp"][1], mask=is_odd)
+    return pa.array(ms * 1000, _TYPES["timestamp"][1])
 
 
 def _parse(values: list[bytes | None]) -> list[list[Any]]:

@@ -1,19 +1,23 @@
 """`format("holdfast.segments")`: replica segment files as a table, one row a record or a batch.
 
 Options: `path` (comma list of `replica:<id>=<log dir>`, `<id>=<log dir>` or log dirs), `rows` (records or
-batches), `topics` (comma list, all by default). Decoding is `durability.segments`, which shares nothing with
-the broker. What cannot be read is a row with a `problem`, so that it is reported and nothing else suffers.
+batches), `topics` (comma list, all by default), `minPartitions` (tasks, as far as there are replicas).
+Decoding is `durability.segments`, which shares nothing with the broker. What cannot be read is a row with a
+`problem`, so that it is reported and nothing else suffers.
 """
 
 import mmap
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from heapq import heapreplace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
+from holdfast.durability.read_options import check_names
 from holdfast.durability.segments import (
     ReplicaFolder,
     SegmentBatch,
@@ -54,11 +58,16 @@ def arrow_schema(text: str) -> pa.Schema:
     return pa.schema([(name, _TYPES[kind]) for name, kind in (item.split() for item in text.split(", "))])
 
 
+#: A task reads no more, unless one replica is larger.
+_TASK_BYTES_MAX = 256 << 20
+_OPTIONS = ("path", "rows", "topics", "minPartitions")
+
+
 @dataclass
 class SegmentPartition(InputPartition):
-    """One Spark partition: the segments of one replica of one partition."""
+    """One Spark partition: the segments of some replicas."""
 
-    folder: ReplicaFolder
+    folders: tuple[ReplicaFolder, ...]
 
 
 class SegmentsSource(DataSource):
@@ -72,9 +81,16 @@ class SegmentsSource(DataSource):
         return BATCH_SCHEMA if self._by_batch() else RECORD_SCHEMA
 
     def reader(self, schema: Any) -> "SegmentsReader":
+        check_names({key.lower(): "" for key in self.options}, _OPTIONS, {})
         topics = self.options.get("topics")
         wanted = frozenset(topics.split(",")) if topics else None
-        return SegmentsReader(self.options["path"], self._by_batch(), wanted)
+        path = self.options.get("path")
+        if not path:
+            raise ValueError("option path is needed: ID=DIR[,ID=DIR], as in load('1=/data/b1,2=/data/b2')")
+        tasks = self.options.get("minPartitions", str(2 * (os.cpu_count() or 1)))
+        if not tasks.isdecimal():
+            raise ValueError(f"option minPartitions: expected a number from 0, got {tasks!r}")
+        return SegmentsReader(path, self._by_batch(), wanted, int(tasks))
 
     def _by_batch(self) -> bool:
         rows = self.options.get("rows", "records")
@@ -84,27 +100,44 @@ class SegmentsSource(DataSource):
 
 
 class SegmentsReader(DataSourceReader):
-    """One Spark partition a replica folder; folders must be reachable from every worker."""
+    """Folders must be reachable from every worker."""
 
-    def __init__(self, path: str, by_batch: bool, topics: frozenset[str] | None) -> None:
+    def __init__(self, path: str, by_batch: bool, topics: frozenset[str] | None, min_partitions: int) -> None:
         self._path = path
         self._by_batch = by_batch
         self._topics = topics
+        self._min_partitions = min_partitions
 
     def partitions(self) -> list[SegmentPartition]:
         folders = replica_folders(parse_log_dirs(self._path), self._topics)
-        return [SegmentPartition(folder) for folder in folders or [ReplicaFolder(-1, "", -1, "")]]
+        sizes = {
+            folder: sum(path.stat().st_size for path in segment_paths(folder.path)) for folder in folders
+        }
+        # Spark needs one partition at least
+        return [SegmentPartition(group) for group in grouped(sizes, self._min_partitions) or [()]]
 
     def read(self, partition: SegmentPartition) -> Iterator[pa.RecordBatch]:
         schema = arrow_schema(BATCH_SCHEMA if self._by_batch else RECORD_SCHEMA)
         rows: list[tuple[Any, ...]] = []
-        for row in folder_rows(partition.folder, by_batch=self._by_batch):
-            rows.append(row)
-            if len(rows) >= _ROWS_MAX:
-                yield _to_arrow(rows, schema)
-                rows = []
+        for folder in partition.folders:
+            for row in folder_rows(folder, by_batch=self._by_batch):
+                rows.append(row)
+                if len(rows) >= _ROWS_MAX:
+                    yield _to_arrow(rows, schema)
+                    rows = []
         if rows:
             yield _to_arrow(rows, schema)
+
+
+def grouped(sizes: Mapping[ReplicaFolder, int], min_groups: int) -> list[tuple[ReplicaFolder, ...]]:
+    """Replicas as groups of about the same size: starting a task costs more than reading a small replica."""
+    count = max(min_groups, -(-sum(sizes.values()) // _TASK_BYTES_MAX), 1)
+    heap: list[tuple[int, int, list[ReplicaFolder]]] = [(0, index, []) for index in range(count)]
+    for folder in sorted(sizes, key=lambda folder: (-sizes[folder], folder)):
+        size, index, group = heap[0]
+        group.append(folder)
+        heapreplace(heap, (size + sizes[folder] + 1, index, group))
+    return [tuple(sorted(group)) for _, _, group in sorted(heap, key=lambda item: item[1]) if group]
 
 
 def folder_rows(folder: ReplicaFolder, *, by_batch: bool) -> Iterator[tuple[Any, ...]]:

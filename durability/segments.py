@@ -78,7 +78,7 @@ class SegmentRow:
     value: bytes | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, order=True)
 class ReplicaFolder:
     """The folder of one replica of one partition."""
 

@@ -55,7 +55,7 @@ def start_session(master: str = "local[*]", app_name: str = "holdfast", *, is_sh
     from pyspark.sql import SparkSession
 
     from holdfast.durability.segment_source import SegmentsSource
-    from holdfast.durability.source import HoldfastSource
+    from holdfast.durability.source import FilteringSource
 
     # what failed is in the exception; its second copy, as JSON on stderr, does not help
     logging.getLogger("DataFrameQueryContextLogger").setLevel(logging.CRITICAL)
@@ -66,7 +66,7 @@ def start_session(master: str = "local[*]", app_name: str = "holdfast", *, is_sh
         spark = builder.getOrCreate()
     # two tasks for each core are enough to even out; the default of 200 costs more than the work itself
     spark.conf.set("spark.sql.shuffle.partitions", 2 * spark.sparkContext.defaultParallelism)
-    for source in (HoldfastSource, SegmentsSource):
+    for source in (FilteringSource, SegmentsSource):
         spark.dataSource.register(source)
     return spark
 
@@ -112,6 +112,7 @@ def _settings(master: str, *, is_short: bool) -> dict[str, str]:
         "spark.executorEnv.PYTHONPATH": os.environ["PYTHONPATH"],
         "spark.sql.catalogImplementation": "in-memory",
         "spark.sql.session.timeZone": "UTC",
+        "spark.sql.python.filterPushdown.enabled": "true",
     }
     if is_on_loopback(master):
         settings["spark.driver.host"] = "127.0.0.1"

@@ -1,52 +1,58 @@
-"""`spark.read.format("holdfast")`: topics of a cluster as a table (D11, docs/validate.md).
+"""`format("holdfast")`: topics of a cluster as a table, as a stream and as a sink (D11, docs/spark.md).
 
-Options and schema are those of Spark's Kafka source, plus `leaderEpoch`. The driver turns options into offset
-ranges once; executors open their own sockets inside `read` and hand over Arrow batches. A stream reader can
-plan with the same `plan_ranges` and read with the same `read_range`.
+Options and schema are those of Spark's Kafka source, plus `leaderEpoch` and what is asked for. The driver
+turns options into offset ranges once; executors open their own sockets inside `read` and hand over Arrow
+batches.
 """
 
-import asyncio
-import re
-from collections.abc import Coroutine, Iterator
-from dataclasses import dataclass
-from typing import Any, TypeVar
+import logging
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    EqualNullSafe,
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    LessThan,
+    LessThanOrEqual,
+)
 
-from holdfast.client.admin import Admin
-from holdfast.client.consumer import Consumer
-from holdfast.client.core.errors import ClientError, TimedOut
-from holdfast.durability.arrow import Columns, to_arrow
+from holdfast.durability.arrow import Columns, has_column
+from holdfast.durability.cluster_offsets import ClusterOffsets
+from holdfast.durability.core.positions import DataLost, Place
+from holdfast.durability.core.pushdown import Bounds
+from holdfast.durability.range_reader import (
+    RangePartition,
+    columns_of,
+    read_partition,
+    read_range,
+    spark_partitions,
+)
 from holdfast.durability.read_options import (
     BadOption,
+    Mode,
     OffsetRange,
-    OffsetSpec,
     ReadOptions,
-    offset_of,
     parse_options,
-    split_ranges,
 )
-from holdfast.protocol.errors import ErrorCode
-from holdfast.runtime.api import Runtime
-from holdfast.runtime.real.machine import new_event_loop, real_runtime
+from holdfast.durability.sink import HoldfastStreamWriter, HoldfastWriter
+from holdfast.durability.stream_source import HoldfastStreamReader
+from holdfast.durability.write_options import WriteOptions, parse_write_options
 
-T = TypeVar("T")
+_log = logging.getLogger("holdfast.spark")
 
-CLIENT_ID = "holdfast-spark"
-#: Bytes that are decoded at a time: enough for a cheap round trip, little enough to stay in the cache.
-POLL_BYTES = 2 << 20
-
-
-@dataclass
-class RangePartition(InputPartition):
-    """One Spark partition: an offset range."""
-
-    range: OffsetRange
+__all__ = ["HoldfastReader", "HoldfastSource", "plan_ranges", "read_range"]
 
 
 class HoldfastSource(DataSource):
-    """Batch reads of topics."""
+    """Reads and writes of topics."""
 
     @classmethod
     def name(cls) -> str:
@@ -56,159 +62,145 @@ class HoldfastSource(DataSource):
         return columns_of(parse_options(self.options)).spark_schema()
 
     def reader(self, schema: Any) -> "HoldfastReader":
-        return HoldfastReader(parse_options(self.options))
+        options = parse_options(self.options, Mode.BATCH)
+        return HoldfastReader(options, columns_in(schema, options))
+
+    def streamReader(self, schema: Any) -> HoldfastStreamReader:
+        options = parse_options(self.options, Mode.STREAM)
+        return HoldfastStreamReader(options, columns_in(schema, options))
+
+    def writer(self, schema: Any, overwrite: bool) -> HoldfastWriter:
+        return HoldfastWriter(self._write_options(schema, overwrite))
+
+    def streamWriter(self, schema: Any, overwrite: bool) -> HoldfastStreamWriter:
+        return HoldfastStreamWriter(self._write_options(schema, overwrite))
+
+    def _write_options(self, schema: Any, overwrite: bool) -> WriteOptions:
+        if overwrite:
+            raise BadOption("mode overwrite: a log is appended to; use mode append")
+        columns = {field.name: field.dataType.simpleString() for field in schema.fields}
+        return parse_write_options(self.options, columns)
 
 
 class HoldfastReader(DataSourceReader):
     """Plans on the driver, reads on the executors."""
 
-    def __init__(self, options: ReadOptions) -> None:
+    def __init__(self, options: ReadOptions, columns: Columns) -> None:
         self._options = options
+        self._columns = columns
+        self._bounds = Bounds()
 
     def partitions(self) -> list[RangePartition]:
-        ranges = split_ranges(plan_ranges(self._options), self._options.min_partitions)
-        # Spark needs one partition at least; an empty range has no rows
-        return [RangePartition(item) for item in ranges or [OffsetRange("", 0, 0, 0)]]
+        planned = plan_ranges(self._options, self._bounds)
+        # Spark needs one partition at least
+        return spark_partitions(self._options, planned) or [RangePartition(())]
 
     def read(self, partition: RangePartition) -> Iterator[pa.RecordBatch]:
-        return read_range(self._options, partition.range)
+        return read_partition(self._options, partition, self._columns)
 
 
-def columns_of(options: ReadOptions) -> Columns:
-    """The columns that the options ask for."""
-    return Columns(
-        payload=options.include_payload,
-        headers=options.include_headers,
-        leader_epoch=options.include_leader_epoch,
-        parsed=options.parse_values,
-    )
+class FilteringSource(HoldfastSource):
+    """The same for sessions with `spark.sql.python.filterPushdown.enabled`: others refuse it."""
+
+    def reader(self, schema: Any) -> "FilteringReader":
+        options = parse_options(self.options, Mode.BATCH)
+        return FilteringReader(options, columns_in(schema, options))
 
 
-def plan_ranges(options: ReadOptions) -> list[OffsetRange]:
-    """The offset range of every partition asked for, empty ones too, by topic and partition.
+class FilteringReader(HoldfastReader):
+    """Leaves out what a query's filters on topic, partition, offset and timestamp cannot want."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        for item in filters:
+            comparison = _COMPARISONS.get(type(item))
+            if comparison is not None and len(item.attribute) == 1 and item.value is not None:
+                self._bounds = self._bounds.narrowed(item.attribute[0], comparison, item.value)
+        return filters  # Spark filters the rows, too: a range is not always exact
+
+
+_COMPARISONS = {
+    EqualTo: "=",
+    EqualNullSafe: "=",
+    In: "in",
+    LessThan: "<",
+    LessThanOrEqual: "<=",
+    GreaterThan: ">",
+    GreaterThanOrEqual: ">=",
+}
+
+
+# --- columns -------------------------------------------------------------------------------------------
+
+
+def columns_in(schema: Any, options: ReadOptions) -> Columns:
+    """The columns of the schema, which the user may have given: some of those that there are.
+
+    Raises: BadOption.
+    """
+    for field in schema.fields:
+        kind = field.dataType.simpleString()
+        if not has_column(field.name, kind):
+            there = Columns(headers=True, parsed=True, timestamp_ms=True, problem=True).spark_schema()
+            raise BadOption(f"schema: there is no column {field.name} {kind}; there are {there}")
+    return replace(columns_of(options), only=tuple(schema.fieldNames()))
+
+
+# --- planning ------------------------------------------------------------------------------------------
+
+
+def plan_ranges(options: ReadOptions, bounds: Bounds | None = None) -> list[OffsetRange]:
+    """The offset range of every partition asked for, empty ones too, by topic and partition; `bounds` leave
+    out partitions.
 
     Raises: BadOption, client.core.errors.ClientError (unknown topic, a partition without leader, no node
-    answers).
+    answers), DataLost for offsets named in options that are not in the log, unless failOnDataLoss is false.
     """
-    loop = _Loop()
+    cluster = ClusterOffsets(options)
     try:
-        return loop.run(_plan(loop.runtime, options))
-    finally:
-        loop.close()
-
-
-async def _plan(runtime: Runtime, options: ReadOptions) -> list[OffsetRange]:
-    admin = Admin(options.bootstrap_servers, client_id=CLIENT_ID, runtime=runtime)
-    try:
-        wanted = await _partitions(admin, options)
-        starts = await _resolve(admin, options, wanted, options.starting, "startingOffsets")
-        ends = await _resolve(admin, options, wanted, options.ending, "endingOffsets")
-    finally:
-        await admin.close()
-    # a start behind the end (both were asked for while records came in) is an empty range, not an error
-    return [OffsetRange(*item, min(starts[item], ends[item]), ends[item]) for item in wanted]
-
-
-async def _partitions(admin: Admin, options: ReadOptions) -> list[tuple[str, int]]:
-    """(topic, partition) of all partitions asked for, sorted."""
-    if options.assign is not None:
-        return sorted((topic, index) for topic, indexes in options.assign.items() for index in set(indexes))
-    names = sorted(set(options.subscribe or ()))
-    if options.subscribe_pattern is not None:
-        pattern = re.compile(options.subscribe_pattern)
-        listed = await admin.list_topics(timeout_ms=options.poll_timeout_ms)
-        names = [name for name in listed if pattern.fullmatch(name)]
-        if not names:
-            raise BadOption(f"option subscribePattern: no topic matches {options.subscribe_pattern!r}")
-    found = []
-    for topic in await admin.describe_topics(names, timeout_ms=options.poll_timeout_ms):
-        if topic.error_code != ErrorCode.NONE:
-            code = ErrorCode(topic.error_code)
-            raise ClientError(f"topic {topic.name}: {code.name}; `holdfast topics --list` shows them", code)
-        found += [(topic.name, partition.partition_index) for partition in topic.partitions]
-    return sorted(found)
-
-
-async def _resolve(
-    admin: Admin, options: ReadOptions, wanted: list[tuple[str, int]], spec: OffsetSpec, option: str
-) -> dict[tuple[str, int], int]:
-    """{(topic, partition): offset}; leaders are asked only where the option says earliest or latest."""
-    offsets = {item: offset_of(spec, option, *item) for item in wanted}
-    # EARLIEST and LATEST are the very timestamps that ListOffsets knows
-    asked = {item: offset for item, offset in offsets.items() if offset < 0}
-    if asked:
-        for item, found in (await admin.list_offsets(asked, timeout_ms=options.poll_timeout_ms)).items():
-            offsets[item] = found.offset
-    return offsets
-
-
-def read_range(options: ReadOptions, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
-    """The records of one range.
-
-    Raises: ClientError (NoSuchOffset with failOnDataLoss, TimedOut without progress), CorruptBatch.
-    """
-    if wanted.start >= wanted.end:
-        return
-    columns = columns_of(options)
-    loop = _Loop()
-    try:
-        consumer = loop.run(_open(loop.runtime, options, wanted))
-        offset = wanted.start
-        while offset < wanted.end:
-            batches = loop.run(consumer.poll_batches(POLL_BYTES, options.poll_timeout_ms))
-            if not batches:
-                raise TimedOut(
-                    f"{wanted.topic}-{wanted.partition}: nothing came from offset {offset} on within "
-                    f"{options.poll_timeout_ms} ms, up to {wanted.end} was expected"
-                )
-            yield from to_arrow(
-                batches,
-                wanted.topic,
-                wanted.partition,
-                offset,
-                wanted.end,
-                columns,
-                keeps_damaged=not options.fail_on_data_loss,
+        wanted = cluster.partitions()
+        starts = cluster.resolve(wanted, options.starting, "startingOffsets")
+        ends = cluster.resolve(wanted, options.ending, "endingOffsets")
+        named = [
+            (option, spec, offsets)
+            for option, spec, offsets in (
+                ("startingOffsets", options.starting, starts),
+                ("endingOffsets", options.ending, ends),
             )
-            assert batches[-1].header.next_offset > offset, "an answer without progress"
-            offset = batches[-1].header.next_offset
-        loop.run(_close(loop.runtime, consumer))
+            if isinstance(spec, dict) and any(offset >= 0 for offset in spec.values())
+        ]
+        if named:
+            logs = cluster.logs(wanted)
+            for option, spec, offsets in named:
+                for place in wanted:
+                    if spec[place] >= 0:
+                        log = logs[place]
+                        offsets[place] = _inside(options, option, place, offsets[place], log.start, log.end)
+        # a start behind the end (both were asked for while records came in) is an empty range, not an error
+        ranges = [OffsetRange(*item, min(starts[item], ends[item]), ends[item]) for item in wanted]
+        return ranges if bounds is None else _cut(cluster, ranges, bounds)
     finally:
-        loop.close()
+        cluster.close()
 
 
-async def _open(runtime: Runtime, options: ReadOptions, wanted: OffsetRange) -> Consumer:
-    consumer = Consumer(
-        options.bootstrap_servers,
-        auto_offset_reset="none" if options.fail_on_data_loss else "earliest",
-        partition_bytes_max=POLL_BYTES,
-        buffer_bytes_max=2 * POLL_BYTES,  # durability.arrow checks them, and in its own way
-        check_crcs=False,
-        client_id=CLIENT_ID,
-        runtime=runtime,
+def _cut(cluster: ClusterOffsets, ranges: list[OffsetRange], bounds: Bounds) -> list[OffsetRange]:
+    kept = bounds.cut(ranges)
+    if bounds.timestamp_min_ms is None:
+        return kept
+    ends = {(item.topic, item.partition): item.end for item in kept}
+    found = cluster.list_offsets(dict.fromkeys(ends, max(0, bounds.timestamp_min_ms)))
+    return bounds.cut(kept, {place: ends[place] if offset < 0 else offset for place, offset in found.items()})
+
+
+def _inside(options: ReadOptions, option: str, place: Place, offset: int, start: int, end: int) -> int:
+    """The offset that was named, or the nearest one that the log has. Raises: DataLost."""
+    if start <= offset <= end or (option == "endingOffsets" and offset <= end):
+        return offset
+    sentence = (
+        f"option {option}: {place[0]}-{place[1]} has no offset {offset}: "
+        f"its log begins at {start} and ends at {end}"
     )
-    consumer.assign([(wanted.topic, wanted.partition)])
-    consumer.seek((wanted.topic, wanted.partition), wanted.start)
-    return consumer
-
-
-async def _close(runtime: Runtime, consumer: Consumer) -> None:
-    await consumer.close()
-    await runtime.clock.sleep(0)  # fetches under way are cancelled
-
-
-class _Loop:
-    """An event loop that runs when it is asked to: Spark's readers are plain generators."""
-
-    def __init__(self) -> None:
-        self._runner = asyncio.Runner(loop_factory=new_event_loop)
-        self.runtime = real_runtime()
-
-    def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """The result of `work`; tasks that it started wait for the next call."""
-        return self._runner.run(work)
-
-    def close(self) -> None:
-        """Cancel what is left and end the loop."""
-        self._runner.run(self.runtime.tasks.cancel_all())
-        self._runner.close()
+    if options.fail_on_data_loss:
+        raise DataLost(f"{sentence} (failOnDataLoss=false goes on with what is there)")
+    nearest = min(max(offset, start), end)
+    _log.warning("%s; goes on at %d, %d offsets away", sentence, nearest, abs(offset - nearest))
+    return nearest

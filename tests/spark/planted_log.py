@@ -4,6 +4,7 @@ One thread with an event loop of its own, so that Spark's worker processes can r
 """
 
 import asyncio
+import struct
 import threading
 from collections.abc import Mapping, Sequence
 from types import TracebackType
@@ -14,6 +15,7 @@ from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.fetch import FetchPartition, FetchPartitionResponse, FetchResponse
 from holdfast.protocol.messages.list_offsets import (
     EARLIEST_TIMESTAMP,
+    ListOffsetsPartition,
     ListOffsetsPartitionResponse,
     ListOffsetsResponse,
 )
@@ -23,12 +25,16 @@ from holdfast.protocol.messages.metadata import (
     MetadataResponse,
     MetadataTopic,
 )
+from holdfast.protocol.messages.offset_for_leader_epoch import (
+    EpochPartitionResponse,
+    OffsetForLeaderEpochResponse,
+)
 from holdfast.protocol.messages.topics import (
     DescribedPartition,
     DescribedTopic,
     DescribeTopicPartitionsResponse,
 )
-from holdfast.protocol.record_batch import iter_batches, parse_header
+from holdfast.protocol.record_batch import BatchHeader, iter_batches, parse_header
 from holdfast.rpc.server import Exchange, Server
 from holdfast.runtime.real.machine import new_event_loop, real_runtime
 
@@ -49,10 +55,11 @@ class PlantedLogs:
     ) -> None:
         #: partitions that have nothing to say from this offset on, although they claim a later end
         self._silent_from = dict(silent_from or {})
-        self._logs = {place: [(parse_header(batch), batch) for batch in log] for place, log in logs.items()}
+        self._logs = {place: _parsed(log) for place, log in logs.items()}
         self._topics = sorted({topic for topic, _ in logs})
         self._ids = {topic: index.to_bytes(16, "big") for index, topic in enumerate(self._topics, 7)}
         self._names = {topic_id: topic for topic, topic_id in self._ids.items()}
+        self._begins: dict[tuple[str, int], int] = {}
         self._port = 0
         self._started = threading.Event()
         self._loop = new_event_loop()
@@ -83,6 +90,7 @@ class PlantedLogs:
             ApiKey.METADATA: self._metadata,
             ApiKey.DESCRIBE_TOPIC_PARTITIONS: self._describe,
             ApiKey.LIST_OFFSETS: self._list_offsets,
+            ApiKey.OFFSET_FOR_LEADER_EPOCH: self._epoch_ends,
             ApiKey.FETCH: self._fetch,
         }
         runtime = real_runtime()
@@ -93,12 +101,28 @@ class PlantedLogs:
         await server.close()
         await runtime.tasks.cancel_all()
 
+    def plant(self, topic: str, partition: int, log: Log, *, begins: int = 0) -> None:
+        """Another log for this partition, which may be a new one; `begins`: where an empty one begins."""
+        self._logs[topic, partition] = _parsed(log)
+        self._begins[topic, partition] = begins
+
+    def make_again(self, topic: str) -> None:
+        """The topic has another id from now on."""
+        (number,) = struct.unpack(">q", self._ids[topic][8:])
+        self._ids[topic] = struct.pack(">qq", 1, number)
+        self._names[self._ids[topic]] = topic
+
+    def _leader_epoch(self, topic: str, partition: int) -> int:
+        log = self._logs[topic, partition]
+        return max(LEADER_EPOCH, log[-1][0].leader_epoch) if log else LEADER_EPOCH
+
     def _partitions(self, topic: str) -> list[int]:
         return sorted(index for name, index in self._logs if name == topic)
 
     def _end(self, topic: str, partition: int) -> tuple[int, int]:
         log = self._logs[topic, partition]
-        return (log[0][0].base_offset, log[-1][0].next_offset) if log else (0, 0)
+        begins = self._begins.get((topic, partition), 0)
+        return (log[0][0].base_offset, log[-1][0].next_offset) if log else (begins, begins)
 
     def _metadata(self, exchange: Exchange) -> None:
         asked = self._topics if exchange.message.topics is None else exchange.message.topics
@@ -110,7 +134,7 @@ class PlantedLogs:
                 rows.append(MetadataTopic(code, name, bytes(16), ()))
                 continue
             partitions = tuple(
-                MetadataPartition(0, index, NODE_ID, LEADER_EPOCH, none, none, ())
+                MetadataPartition(0, index, NODE_ID, self._leader_epoch(name, index), none, none, ())
                 for index in self._partitions(name)
             )
             rows.append(MetadataTopic(0, name, self._ids[name], partitions))
@@ -126,8 +150,9 @@ class PlantedLogs:
                 continue
             one = (NODE_ID,)
             partitions = tuple(
-                DescribedPartition(0, index, NODE_ID, LEADER_EPOCH, 0, one, one, (), (), NODE_ID, 1, 0, ())
+                DescribedPartition(0, index, NODE_ID, epoch, 0, one, one, (), (), NODE_ID, 1, 0, ())
                 for index in self._partitions(name)
+                for epoch in [self._leader_epoch(name, index)]
             )
             rows.append(DescribedTopic(0, name, self._ids[name], False, (), partitions))
         exchange.respond(DescribeTopicPartitionsResponse(0, None, tuple(rows), None))
@@ -136,13 +161,30 @@ class PlantedLogs:
         rows = []
         for asked in exchange.message.partitions:
             start, end = self._end(self._names[asked.topic_id], asked.partition_index)
-            offset = start if asked.timestamp == EARLIEST_TIMESTAMP else end
+            if asked.timestamp >= 0:
+                offset = self._offset_by_time(self._names[asked.topic_id], asked)
+            else:
+                offset = start if asked.timestamp == EARLIEST_TIMESTAMP else end
             rows.append(
                 ListOffsetsPartitionResponse(
                     asked.topic_id, asked.partition_index, 0, -1, offset, LEADER_EPOCH
                 )
             )
         exchange.respond(ListOffsetsResponse(0, None, tuple(rows)))
+
+    def _offset_by_time(self, topic: str, asked: ListOffsetsPartition) -> int:
+        """Batches are as young as their youngest record; -1 when none is as young."""
+        log = self._logs[topic, asked.partition_index]
+        return next((head.base_offset for head, _ in log if head.max_timestamp >= asked.timestamp), -1)
+
+    def _epoch_ends(self, exchange: Exchange) -> None:
+        rows = []
+        for asked in exchange.message.partitions:
+            log = self._logs[self._names[asked.topic_id], asked.partition_index]
+            known = [head for head, _ in log if head.leader_epoch <= asked.leader_epoch]
+            epoch, end = (known[-1].leader_epoch, known[-1].next_offset) if known else (-1, -1)
+            rows.append(EpochPartitionResponse(asked.topic_id, asked.partition_index, 0, epoch, end))
+        exchange.respond(OffsetForLeaderEpochResponse(0, None, tuple(rows)))
 
     def _fetch(self, exchange: Exchange) -> None:
         rows = tuple(self._row(asked) for asked in exchange.message.partitions)
@@ -176,6 +218,10 @@ class PlantedLogs:
             LEADER_EPOCH,
             records,
         )
+
+
+def _parsed(log: Log) -> list[tuple[BatchHeader, bytes]]:
+    return [(parse_header(batch), batch) for batch in log]
 
 
 def damaged(batch: bytes) -> bytes:

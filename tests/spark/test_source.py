@@ -8,6 +8,7 @@ import pytest
 from pyspark.errors import PySparkException
 
 from holdfast.client.core.errors import ClientError
+from holdfast.durability.core.positions import DataLost
 from holdfast.durability.read_options import BadOption, parse_options
 from holdfast.durability.source import plan_ranges
 from holdfast.protocol.record_batch import Record, encode_batch
@@ -88,9 +89,67 @@ def test_offset_ranges_and_min_partitions_cut_without_loss_or_overlap(spark: Any
 
 def test_offsets_below_the_log_are_loss_unless_that_is_allowed(spark: Any, node: PlantedLogs) -> None:
     options = {"assign": '{"t":[1]}', "startingOffsets": json.dumps({"t": {"1": 40}})}
-    with pytest.raises(PySparkException, match="no offset 40"):
+    with pytest.raises(PySparkException, match="t-1 has no offset 40"):
         read(spark, node, **options).count()
     assert read(spark, node, failOnDataLoss="false", **options).count() == 30
+
+
+def test_offsets_that_the_log_does_not_have_are_named(node: PlantedLogs) -> None:
+    def planned(fails: bool, **options: str) -> list[tuple[int, int]]:
+        chosen = {"kafka.bootstrap.servers": node.address, "assign": '{"t":[0]}', **options}
+        ranges = plan_ranges(parse_options({**chosen, "failOnDataLoss": str(fails)}))
+        return [(item.start, item.end) for item in ranges]
+
+    for option, offset, kept in (
+        ("startingOffsets", 101, (100, 100)),
+        ("endingOffsets", 130, (0, 100)),
+    ):
+        named = {option: json.dumps({"t": {"0": offset}})}
+        with pytest.raises(DataLost, match=f"{option}: t-0 has no offset {offset}: its log begins at 0"):
+            planned(True, **named)
+        assert planned(False, **named) == [kept]
+
+
+def test_timestamps_say_where_to_begin_and_end(node: PlantedLogs) -> None:
+    def planned(**options: str) -> list[tuple[int, int]]:
+        chosen = {"kafka.bootstrap.servers": node.address, "assign": '{"t":[0,1]}', **options}
+        return [(item.start, item.end) for item in plan_ranges(parse_options(chosen))]
+
+    t = 1_700_000_000_000
+    assert planned(startingTimestamp=str(t + 55)) == [(50, 100), (50, 80)]
+    assert planned(endingTimestamp=str(t + 75)) == [(0, 70), (50, 70)]
+    assert planned(startingOffsetsByTimestamp=json.dumps({"t": {"0": t + 20, "1": t}})) == [
+        *((20, 100), (50, 80)),
+    ]
+    with pytest.raises(BadOption, match="startingTimestamp: t-1 has no record"):
+        planned(startingTimestamp=str(t + 90))
+    late = {"startingTimestamp": str(t + 90), "startingOffsetsByTimestampStrategy": "latest"}
+    assert planned(**late) == [(90, 100), (80, 80)]
+
+
+def test_a_schema_leaves_columns_out_and_cannot_name_others(spark: Any, node: PlantedLogs) -> None:
+    def reader(schema: str) -> Any:
+        chosen = spark.read.format("holdfast").option("kafka.bootstrap.servers", node.address)
+        return chosen.option("subscribe", "t").schema(schema).load()
+
+    assert reader("offset long, partition int").filter("partition = 1").count() == 30
+    with pytest.raises(PySparkException, match="there is no column ofset"):
+        reader("ofset long").count()
+
+
+def test_filters_on_partition_offset_and_timestamp_leave_ranges_out(spark: Any, node: PlantedLogs) -> None:
+    # the broken topic says what is read: a damaged batch that is not wanted ends nothing
+    table = read(spark, node, subscribe="broken")
+    assert table.filter("offset < 10").count() == 10
+    assert table.filter("offset >= 20 and partition = 0").count() == 10
+    assert table.filter("timestamp >= timestamp_millis(1700000000025)").count() == 5
+    with pytest.raises(PySparkException, match="CorruptBatch"):
+        table.filter("offset = 15").count()
+
+
+def test_misspelt_options_end_the_read_with_the_name_that_was_meant(spark: Any, node: PlantedLogs) -> None:
+    with pytest.raises(PySparkException, match="did you mean startingOffsets"):
+        read(spark, node, subscribe="t", startingOfsets="latest").count()
 
 
 def test_a_batch_whose_crc_does_not_hold_fails_a_read_and_is_rows_for_the_verdict(

@@ -24,6 +24,10 @@ from holdfast.protocol.messages.list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsResponse,
 )
+from holdfast.protocol.messages.offset_for_leader_epoch import (
+    EpochPartitionResponse,
+    OffsetForLeaderEpochResponse,
+)
 from holdfast.protocol.messages.produce import ProducePartition, ProducePartitionResponse, ProduceResponse
 from holdfast.protocol.messages.producer_ids import InitProducerIdResponse
 from holdfast.protocol.messages.quorum import DescribeQuorumResponse
@@ -158,6 +162,7 @@ class FakeBroker:
             ApiKey.FETCH: self._fetch,
             ApiKey.METADATA: self._metadata,
             ApiKey.LIST_OFFSETS: self._list_offsets,
+            ApiKey.OFFSET_FOR_LEADER_EPOCH: self._epoch_ends,
             ApiKey.INIT_PRODUCER_ID: self._init_producer_id,
             ApiKey.CREATE_TOPICS: self._create_topics,
             ApiKey.DELETE_TOPICS: self._delete_topics,
@@ -313,6 +318,17 @@ class FakeBroker:
                 )
             )
         exchange.respond(ListOffsetsResponse(ErrorCode.NONE, None, tuple(rows)))
+
+    def _epoch_ends(self, exchange: Exchange) -> None:
+        rows = []
+        for row in exchange.message.partitions:
+            partition = self.cluster.by_id(row.topic_id, row.partition_index)
+            assert partition is not None
+            code = self._error(ApiKey.OFFSET_FOR_LEADER_EPOCH) or self._may_read(partition, row)
+            known = [head for head, _ in partition.log if head.leader_epoch <= row.leader_epoch]
+            found = (known[-1].leader_epoch, known[-1].next_offset) if known and not code else (-1, -1)
+            rows.append(EpochPartitionResponse(row.topic_id, row.partition_index, code, *found))
+        exchange.respond(OffsetForLeaderEpochResponse(ErrorCode.NONE, None, tuple(rows)))
 
     # --- the rest -----------------------------------------------------------------------------------------
 

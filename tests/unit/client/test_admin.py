@@ -11,6 +11,7 @@ from holdfast.protocol.api_keys import ApiKey
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.topics import CreateTopicsRequest, ReplicaAssignment, TopicConfig
 from holdfast.protocol.messages.unregister_broker import UnregisterBrokerResponse
+from holdfast.protocol.record_batch import Record, encode_batch
 from holdfast.runtime.api import Connection, NetworkError
 from holdfast.runtime.memory.machine import memory_runtime, settle
 from tests.unit.client.fake_cluster import FakeCluster
@@ -192,6 +193,26 @@ async def test_cluster_quorum_and_offsets(play: Play, admin: Admin) -> None:
     assert (await play.until(admin.describe_quorum())).raft_epoch == 5
     found = await play.until(admin.list_offsets({("t", 0): -1}))
     assert found == {("t", 0): (0, -1, 1)}
+
+
+async def test_ends_of_leader_epochs_are_asked_of_the_leader_until_it_is_found(
+    play: Play, admin: Admin
+) -> None:
+    play.cluster.add_topic("t", 2, leader_id=3)
+    first = play.cluster.topics["t"][0]
+    first.append(memoryview(encode_batch([Record(0, 1, None, b"x")], base_offset=0, leader_epoch=0)))
+    found = await play.until(admin.epoch_ends({("t", 0): 5, ("t", 1): 5}))
+    assert found == {("t", 0): (1, 1), ("t", 1): (-1, -1)}
+    # another one leads, and the old leader is dead: what is remembered of it does not count
+    play.cluster.move_leader("t", 0, 1)
+    play.cluster.move_leader("t", 1, 2)
+    play.cluster.kill(3)
+    play.cluster.brokers[1].errors[ApiKey.OFFSET_FOR_LEADER_EPOCH] = [ErrorCode.FENCED_LEADER_EPOCH]
+    found = await play.until(admin.epoch_ends({("t", 0): 0, ("t", 1): 0}))
+    assert found == {("t", 0): (-1, -1), ("t", 1): (-1, -1)}
+    play.cluster.kill(1)
+    with pytest.raises(TimedOut, match="ends of leader epochs were not to be had within 500 ms"):
+        await play.until(admin.epoch_ends({("t", 0): 0}, timeout_ms=500))
 
 
 @pytest.mark.parametrize("is_lost", [True, False])

@@ -53,6 +53,33 @@ def test_the_columns_are_those_of_sparks_kafka_source_and_what_was_asked_for() -
     assert "key" not in PARSED.spark_schema()
 
 
+def test_any_timestamp_is_a_row_and_the_milliseconds_are_those_of_the_record() -> None:
+    odd = [(1 << 63) - 1, -(1 << 63), -5, -1, 0, 253_402_300_799_999, 253_402_300_800_000]
+    batches = []
+    for offset, stamp in enumerate(odd):
+        data = encode_batch([Record(offset, stamp, None, b"v")], base_offset=offset, leader_epoch=1)
+        batches.append(FetchedBatch("t", 2, offset, parse_header(data), memoryview(data), -1))
+    made = to_arrow(batches, "t", 2, 0, 9, Columns(timestamp_ms=True))[0]
+    assert made.column("timestampMs").to_pylist() == odd
+    assert [value is None for value in made.column("timestamp").to_pylist()] == [
+        *(True, True, False, False, False, False, True),
+    ]
+
+
+def test_only_the_columns_of_a_schema_are_made_in_its_order() -> None:
+    (made,) = to_arrow([fetched(0, [b"a"] * 2)], "t", 2, 0, 9, Columns(only=("offset", "partition")))
+    assert made.to_pylist() == [{"offset": 0, "partition": 2}, {"offset": 1, "partition": 2}]
+
+
+def test_a_damaged_batch_says_why_it_cannot_be_read() -> None:
+    columns = Columns(problem=True)
+    good, damaged = to_arrow(
+        [fetched(0, [b"a"]), fetched(1, [b"b"], damage=True)], "t", 2, 0, 9, columns, keeps_damaged=True
+    )
+    assert good.column("problem").to_pylist() == [None]
+    assert "crc" in damaged.column("problem").to_pylist()[0]
+
+
 def test_values_say_who_wrote_them() -> None:
     good = make_value("p1", 42, 100)
     values: list[bytes | None] = [good, good[:-1] + b"?", b"foreign", None]

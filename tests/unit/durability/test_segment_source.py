@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("pyspark", reason="needs the extra `spark`")
 
-from holdfast.durability.segment_source import BATCH_SCHEMA, folder_rows
+from holdfast.durability.segment_source import BATCH_SCHEMA, folder_rows, grouped
 from holdfast.durability.segments import ReplicaFolder
 from holdfast.protocol.record_batch import Record, encode_batch
 
@@ -64,6 +64,17 @@ def test_so_it_is_in_a_later_segment(tmp_path: Path, bad: bytes) -> None:
 @pytest.mark.parametrize("bad", [ZEROS, HALF_ZEROS, OTHER_MAGIC, SECOND[:-1]])
 def test_what_was_flushed_is_damage_without_anything_behind_it(tmp_path: Path, bad: bytes) -> None:
     assert damage(tmp_path, (0, FIRST + bad), flushed=10) == [(5, True)]
+
+
+def test_replicas_are_spread_over_few_tasks_of_about_the_same_size() -> None:
+    sizes = {ReplicaFolder(broker, "t", index, "/x"): 10 for broker in (1, 2, 3) for index in range(58)}
+    sizes[ReplicaFolder(1, "large", 0, "/x")] = 400
+    groups = grouped(sizes, 4)
+    assert sorted(folder for group in groups for folder in group) == sorted(sizes)
+    assert len(groups) == 4
+    assert max(sum(sizes[folder] for folder in group) for group in groups) <= 600
+    assert len(grouped(dict.fromkeys(sizes, 100 << 20), 1)) == -(-175 * 100 // 256)
+    assert grouped({}, 4) == []
 
 
 def test_an_empty_segment_says_where_the_log_ends(tmp_path: Path) -> None:

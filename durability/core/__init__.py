@@ -1,0 +1,1 @@
+"""What the Spark source decides about offsets: pure, fed by the shells beside this folder."""

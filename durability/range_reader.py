@@ -1,0 +1,140 @@
+"""Reads one offset range as Arrow batches, on an executor or in any other process.
+
+Owns the consumer of the range and what becomes of batches that the driver has not planned.
+"""
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql.datasource import InputPartition
+
+from holdfast.client.consumer import Consumer
+from holdfast.client.core.errors import TimedOut
+from holdfast.client.core.fetcher_effects import FetchedBatch
+from holdfast.durability.arrow import Columns, to_arrow
+from holdfast.durability.cluster_offsets import OwnLoop
+from holdfast.durability.core.epochs import epoch_at
+from holdfast.durability.core.positions import DataLost
+from holdfast.durability.read_options import OffsetRange, ReadOptions, grouped_ranges, split_ranges
+from holdfast.runtime.api import Runtime
+
+_log = logging.getLogger("holdfast.spark")
+
+#: Bytes that are decoded at a time: enough for a cheap round trip, little enough to stay in the cache.
+POLL_BYTES = 2 << 20
+
+
+@dataclass
+class RangePartition(InputPartition):
+    """One Spark partition: offset ranges."""
+
+    ranges: tuple[OffsetRange, ...]
+
+
+def spark_partitions(options: ReadOptions, ranges: list[OffsetRange]) -> list[RangePartition]:
+    """The ranges, cut and put together as the options say."""
+    least, most = options.min_partitions, options.max_records_per_partition
+    return [RangePartition(group) for group in grouped_ranges(split_ranges(ranges, least, most), least, most)]
+
+
+def read_partition(
+    options: ReadOptions, partition: RangePartition, columns: Columns
+) -> Iterator[pa.RecordBatch]:
+    """All records of one Spark partition. Raises: as `read_range`."""
+    for wanted in partition.ranges:
+        yield from read_range(options, wanted, columns)
+
+
+def columns_of(options: ReadOptions) -> Columns:
+    """The columns that the options ask for."""
+    return Columns(
+        payload=options.include_payload,
+        headers=options.include_headers,
+        leader_epoch=options.include_leader_epoch,
+        parsed=options.parse_values,
+        timestamp_ms=options.include_timestamp_ms,
+        problem=options.include_problem,
+    )
+
+
+def read_range(
+    options: ReadOptions, wanted: OffsetRange, columns: Columns | None = None
+) -> Iterator[pa.RecordBatch]:
+    """The records of one range.
+
+    Raises: ClientError (NoSuchOffset and DataLost with failOnDataLoss, TimedOut without progress),
+    CorruptBatch.
+    """
+    if wanted.start >= wanted.end:
+        return
+    columns = columns_of(options) if columns is None else columns
+    loop = OwnLoop()
+    consumer = _consumer(loop.runtime, options)
+    try:
+        loop.run(_begin(consumer, wanted))
+        offset = wanted.start
+        while offset < wanted.end:
+            batches = loop.run(consumer.poll_batches(POLL_BYTES, options.poll_timeout_ms))
+            if not batches:
+                raise TimedOut(
+                    f"{wanted.topic}-{wanted.partition}: nothing came from offset {offset} on within "
+                    f"{options.poll_timeout_ms} ms, up to {wanted.end} was expected"
+                )
+            yield from to_arrow(
+                _as_planned(options, wanted, batches) if wanted.epochs else batches,
+                wanted.topic,
+                wanted.partition,
+                offset,
+                wanted.end,
+                columns,
+                keeps_damaged=options.keeps_damaged,
+            )
+            assert batches[-1].header.next_offset > offset, "an answer without progress"
+            offset = batches[-1].header.next_offset
+    finally:
+        loop.run(_close(loop.runtime, consumer))
+        loop.close()
+
+
+def _as_planned(options: ReadOptions, wanted: OffsetRange, batches: list[FetchedBatch]) -> list[FetchedBatch]:
+    """Those of the leader epochs that the driver has seen there: others have taken the place of records that
+    were truncated since. Raises: DataLost."""
+    kept = []
+    for batch in batches:
+        offset, epoch = max(batch.start_offset, wanted.start), batch.header.leader_epoch
+        planned = epoch_at(wanted.epochs, offset)
+        if offset >= wanted.end or planned in (-1, epoch):
+            kept.append(batch)
+            continue
+        sentence = (
+            f"{wanted.topic}-{wanted.partition}: the log was truncated: offset {offset} was of leader epoch "
+            f"{planned}, and the log holds another record there, of leader epoch {epoch}"
+        )
+        if options.fail_on_data_loss:
+            raise DataLost(sentence)
+        _log.warning("%s; it is read with the next micro-batch", sentence)
+    return kept
+
+
+def _consumer(runtime: Runtime, options: ReadOptions) -> Consumer:
+    return Consumer(
+        options.bootstrap_servers,
+        auto_offset_reset="none" if options.fail_on_data_loss else "earliest",
+        partition_bytes_max=POLL_BYTES,
+        buffer_bytes_max=2 * POLL_BYTES,  # durability.arrow checks them, and in its own way
+        check_crcs=False,
+        client_id=options.client_id,
+        runtime=runtime,
+    )
+
+
+async def _begin(consumer: Consumer, wanted: OffsetRange) -> None:
+    consumer.assign([(wanted.topic, wanted.partition)])
+    consumer.seek((wanted.topic, wanted.partition), wanted.start)
+
+
+async def _close(runtime: Runtime, consumer: Consumer) -> None:
+    await consumer.close()
+    await runtime.clock.sleep(0)  # fetches under way are cancelled
