@@ -1,14 +1,18 @@
-"""Faults of containers: killed, stopped cleanly, paused, or taken off their network.
+"""Faults of containers: killed, stopped cleanly, paused, taken off their network, or cut off from some.
 
-Owns how each is done and undone with Docker. `heal_containers` finds what was left behind by looking at the
-containers themselves, so it needs no journal, and touches only those of the project.
+Owns how each is done and undone with Docker and nft. `heal_containers` finds what was left behind by looking
+at the containers themselves, so it needs no journal, and touches only those of the project.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import ClassVar
 
 from holdfast.localcluster.compose import ComposeCluster
+from holdfast.localcluster.compose_links import ContainerLinks, Pair
+from holdfast.localcluster.endings import undisturbed
+from holdfast.localcluster.faults.shapes import Shape
 from holdfast.localcluster.nodes import Node
 
 
@@ -16,6 +20,8 @@ class ContainerFault(ABC):
     """One fault on one or several containers."""
 
     name: ClassVar[str]
+    #: its containers end by it: the operator asked for that
+    ends_nodes: ClassVar[bool] = False
 
     def __init__(self, cluster: ComposeCluster, nodes: Sequence[Node]) -> None:
         self.cluster = cluster
@@ -39,6 +45,7 @@ class KillContainer(ContainerFault):
     """`docker kill`: SIGKILL for all processes of the container."""
 
     name = "kill"
+    ends_nodes = True
 
     def apply(self) -> str:
         self.cluster.kill(self.nodes)
@@ -85,6 +92,35 @@ class DisconnectContainer(ContainerFault):
         self.cluster.connect(self.nodes)
 
 
+class CutContainers(ContainerFault):
+    """Packets between some containers are dropped; clients outside reach all of them."""
+
+    name = "partition"
+
+    def __init__(self, cluster: ComposeCluster, shape: Shape) -> None:
+        taking_part = {name for direction in shape.directions for name in direction}
+        super().__init__(cluster, [node for node in cluster.nodes if node.name in taking_part])
+        self._shape = shape
+        self._pairs: list[Pair] = []
+
+    def apply(self) -> str:
+        links = ContainerLinks(self.cluster.project)
+        addresses = {node.name: address for node, address in self.cluster.addresses().items()}
+        # a container that does not run has no address, and nothing to cut
+        self._pairs = [
+            (addresses[one], addresses[other])
+            for one, other in self._shape.directions
+            if one in addresses and other in addresses
+        ]
+        if self._pairs:
+            links.cut(self._pairs)
+        return self._shape.words
+
+    def heal(self) -> None:
+        if self._pairs:
+            ContainerLinks(self.cluster.project).mend(self._pairs)
+
+
 CONTAINER_FAULTS: dict[str, type[ContainerFault]] = {
     fault.name: fault for fault in (KillContainer, StopContainer, PauseContainer, DisconnectContainer)
 }
@@ -104,4 +140,16 @@ def heal_containers(cluster: ComposeCluster) -> list[str]:
     if off:
         cluster.connect(off)
         healed += [f"{node.name} was off the network" for node in off]
+    if ContainerLinks(cluster.project).clear():
+        healed.append("packets between containers were dropped")
     return healed
+
+
+@contextmanager
+def healing_containers(cluster: ComposeCluster) -> Iterator[None]:
+    """Heal every fault of the containers when the block ends, in any way."""
+    try:
+        yield
+    finally:
+        with undisturbed():
+            heal_containers(cluster)

@@ -1,4 +1,4 @@
-"""Disks that are full, or that answer no more: for clusters whose nodes have a disk of their own.
+"""Disks that are full, slow, or that answer no more: for clusters whose nodes have a disk of their own.
 
 That is what the power-loss drivers ext4 and xfs give them (root). A file system of the machine is never
 filled or frozen: the faults are refused there.
@@ -7,7 +7,9 @@ filled or frozen: the faults are refused there.
 import errno
 import fcntl
 import os
+import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,8 @@ from holdfast.localcluster.processes import LocalCluster
 
 BALLAST = "ballast"
 _FREEZE, _THAW = 0xC0045877, 0xC0045878
+#: A disk of the machine has another: it must never be frozen.
+_LOOP_MAJOR = 7
 
 
 @undoes("remove-ballast")
@@ -107,9 +111,52 @@ class FrozenDisk(OwnDiskFault):
         return f"froze the disk of {self.node.name}: writes wait"
 
 
+class SlowDisk(OwnDiskFault):
+    """The node's disk stands still for most of the time, so each write and fsync takes long.
+
+    A thread of this process freezes and thaws it: the disk is as before when the process ends.
+    """
+
+    name = "slow-disk"
+
+    def __init__(
+        self, cluster: LocalCluster, node: Node, *, still_s: float = 0.2, goes_s: float = 0.05
+    ) -> None:
+        """Frozen for `still_s`, then thawed for `goes_s`, and so on."""
+        super().__init__(cluster, node)
+        self._still_s, self._goes_s = still_s, goes_s
+        self._over = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def apply(self) -> str:
+        folder = self._folder()
+        self._over.clear()
+        self._thread = threading.Thread(target=self._alternate, args=(folder,), name="slow disk", daemon=True)
+        self._step("thaw", self._thread.start, node=self.node.name)
+        return f"slowed down the disk of {self.node.name}: writes wait up to {self._still_s * 1000:.0f} ms"
+
+    def heal(self) -> None:
+        self._over.set()
+        if self._thread is not None and self._thread.ident is not None:
+            self._thread.join()
+        super().heal()
+
+    def _alternate(self, folder: Path) -> None:
+        while not self._over.is_set():
+            with suppress(OSError):  # unmounted meanwhile, or frozen by another fault
+                _order(folder, _FREEZE)
+                try:
+                    self._over.wait(self._still_s)
+                finally:
+                    _order(folder, _THAW)
+            self._over.wait(self._goes_s)
+
+
 def _order(folder: Path, number: int) -> None:
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
+        if os.major(os.fstat(descriptor).st_dev) != _LOOP_MAJOR:
+            raise OSError(errno.EXDEV, "no loop device is mounted here: not touched", str(folder))
         fcntl.ioctl(descriptor, number, 0)
     finally:
         os.close(descriptor)

@@ -23,7 +23,7 @@ class Docker(ComposeCluster):
 
     def _compose(self, *arguments: str, timeout_s: float = 60.0) -> str:
         if arguments[:1] == ("ps",):
-            return arguments[-1]
+            return arguments[-1] if arguments[-1] != "-q" else " ".join(self._services.values())
         self.asked.append(" ".join(arguments))
         return ""
 
@@ -31,11 +31,13 @@ class Docker(ComposeCluster):
         if arguments[0] != "inspect":
             self.asked.append(" ".join(arguments))
             return ""
-        if "State.Status" in arguments[2]:
-            return self.now.get(arguments[-1], "running")
-        if "Networks" in arguments[2]:
-            return "" if arguments[-1] in self.off else "x"
-        return "mine"
+        template, asked_for = arguments[2], arguments[3:]
+        if "compose.project" in template:
+            return "mine"
+        if "State.Status" in template:
+            return "".join(f"{name} {self.now.get(name, 'running')}\n" for name in asked_for)
+        assert "Networks" in template
+        return "".join(f"{name} {'' if f'id-of-{name}' in self.off else 'x'}\n" for name in asked_for)
 
 
 @pytest.mark.parametrize(
