@@ -1,7 +1,7 @@
 """The result of a soak: Spark's verdict first, then what was not as it must be."""
 
+from holdfast.drills.chaos_report import ChaosReport
 from holdfast.drills.outcome import DrillResult
-from holdfast.drills.soak import SoakReport
 from holdfast.drills.soak_faults import MENU, OF_CONTROLLERS
 from holdfast.durability.verdict import Verdict, inconclusive
 from holdfast.localcluster.faults.catalogue import FAULTS
@@ -10,8 +10,8 @@ GOOD = Verdict(counts={"lost": 0}, samples={}, facts={"acked": 10})
 LOST = Verdict(counts={"lost": 3}, samples={}, facts={"acked": 10})
 
 
-def report(*complaints: str, **verdicts: Verdict) -> SoakReport:
-    return SoakReport(1, complaints=list(complaints), verdicts=verdicts)
+def report(*complaints: str, **verdicts: Verdict) -> ChaosReport:
+    return ChaosReport(1, complaints=list(complaints), verdicts=verdicts)
 
 
 def test_the_worst_verdict_decides_then_the_complaints() -> None:
