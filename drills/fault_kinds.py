@@ -13,8 +13,11 @@ from holdfast.localcluster.compose_faults import (
     ContainerFault,
     CutContainers,
     DisconnectContainer,
+    FrozenDiskOfContainers,
     KillContainer,
     PauseContainer,
+    PowerLossOfContainers,
+    SlowDiskOfContainers,
     StopContainer,
 )
 from holdfast.localcluster.compose_links import ContainerLinks
@@ -135,7 +138,8 @@ KINDS: dict[str, FaultKind] = {
         lambda cluster, nodes, given: [processes.Pause(cluster, *nodes)], _on_containers(PauseContainer)
     ),
     "power-loss": FaultKind(
-        lambda cluster, nodes, given: [processes.PowerLoss(cluster, *nodes, seed=given.seed)]
+        lambda cluster, nodes, given: [processes.PowerLoss(cluster, *nodes, seed=given.seed)],
+        _on_containers(PowerLossOfContainers),
     ),
     "wipe-disk": FaultKind(
         lambda cluster, nodes, given: [processes.Kill(cluster, *nodes), damage.WipeDisk(cluster, *nodes)]
@@ -147,8 +151,10 @@ KINDS: dict[str, FaultKind] = {
     "little-memory": FaultKind(_on_each(limits.LittleMemory)),
     "no-room-in-files": FaultKind(_on_each(limits.NoRoomInFiles)),
     "full-disk": FaultKind(_on_each(disks.FullDisk)),
-    "frozen-disk": FaultKind(_on_each(disks.FrozenDisk)),
-    "slow-disk": FaultKind(_on_each(disks.SlowDisk), is_of_this_process=True),
+    "frozen-disk": FaultKind(_on_each(disks.FrozenDisk), _on_containers(FrozenDiskOfContainers)),
+    "slow-disk": FaultKind(
+        _on_each(disks.SlowDisk), _on_containers(SlowDiskOfContainers), is_of_this_process=True
+    ),
     "partition": FaultKind(_parted, _parted_containers, frozenset({"other", "how", "one-way"})),
     "slow-links": FaultKind(_slowed, keys=frozenset({"other", "delay-ms"})),
     "unread-fetches": FaultKind(_unread, keys=frozenset({"topic"}), is_of_this_process=True),

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from holdfast.drills.drill import QUICK
 from holdfast.drills.fault_kinds import KINDS, Given, Undoable
 from holdfast.localcluster.compose import ComposeCluster
+from holdfast.localcluster.compose_disks import ContainerDisks
 from holdfast.localcluster.compose_faults import healing_containers
 from holdfast.localcluster.endings import undisturbed
 from holdfast.localcluster.faults.fault import FaultRefused, healing
@@ -26,6 +27,8 @@ PROPERTIES: Mapping[str, str] = {**QUICK, "replica.lag.time.max.ms": "3000"}
 PROJECT = "holdfast-chaos"
 BROKERS = CONTROLLERS = 3
 _CONTAINERS_UP_S = 240.0
+#: Faults of containers for which each must have a disk of its own.
+NEEDS_DISKS = frozenset({"power-loss", "frozen-disk", "slow-disk"})
 
 Properties = Mapping[str, str]
 NOTHING: Mapping[Any, Any] = MappingProxyType({})
@@ -139,7 +142,15 @@ class ContainerGround:
         self._folder = folder
         override = folder / "compose-override.yml"
         self._cluster = ComposeCluster.create(Path.cwd(), PROJECT, override)
-        services = {
+        if not ContainerDisks.why_not():
+            services = [self._cluster.service(node) for node in self._cluster.nodes]
+            self._cluster.disks = ContainerDisks(folder, services)
+        self._override = override
+        self._environments = self._all_environments(properties, of_brokers)
+
+    def _all_environments(self, properties: Properties, of_brokers: Mapping[int, Properties]) -> Any:
+        """{service: {"environment": ...}}, as a Compose file has it."""
+        return {
             self._cluster.service(node): {
                 "environment": {
                     environment_name(key): value
@@ -152,24 +163,32 @@ class ContainerGround:
             }
             for node in self._cluster.nodes
         }
-        override.write_text(json.dumps({"services": services}, indent=1) + "\n")  # JSON is YAML, too
 
     @property
     def nodes(self) -> Nodes:
         return self._cluster
 
     def up(self, timeout_s: float = _CONTAINERS_UP_S) -> None:
-        if self._cluster.states():
+        if self._override.exists() and self._cluster.states():
             self._cluster.resume(self._cluster.nodes)
             for node, state in self._cluster.states().items():
                 if state in ("exited", "created"):
                     self._cluster.start(node)
             self._cluster.wait_ready(self._cluster.nodes, timeout_s)
         else:
+            self._begin()
             self._cluster.up(timeout_s)
 
+    def _begin(self) -> None:
+        override: dict[str, Any] = {"services": self._environments}
+        if self._cluster.disks is not None:
+            self._cluster.disks.attach()
+            override["volumes"] = self._cluster.disks.volumes()
+        self._override.write_text(json.dumps(override, indent=1) + "\n")  # JSON is YAML, too
+
     def words(self) -> str:
-        return f"{len(self._cluster.nodes)} containers of the Compose project {PROJECT}"
+        disks = "with disks of their own" if self._cluster.disks is not None else "no power loss (needs root)"
+        return f"{len(self._cluster.nodes)} containers of the Compose project {PROJECT}, {disks}"
 
     def lives(self) -> Mapping[Node, str | None]:
         states = self._cluster.states()
@@ -197,11 +216,15 @@ class ContainerGround:
 
     def save_logs(self) -> None:
         with suppress(ClusterError):  # the run matters more than its logs
-            self._cluster.save_logs(self._folder)
+            if self._override.exists():
+                self._cluster.save_logs(self._folder)
 
     def destroy(self) -> None:
         with undisturbed():
-            self._cluster.down()
+            if self._override.exists():
+                self._cluster.down()
+            if self._cluster.disks is not None:
+                self._cluster.disks.detach()
 
 
 def ground_for(
@@ -219,6 +242,10 @@ def not_possible(driver: str, faults: Sequence[str]) -> list[str]:
     """Why faults cannot be made with a driver, as far as it is known before anything runs."""
     if driver == "local":
         return []
+    on_disks = sorted(NEEDS_DISKS & set(faults))
+    reason = ContainerDisks.why_not() if on_disks else ""
+    if reason:
+        return [f"{', '.join(on_disks)}: containers cannot have disks of their own here: {reason}"]
     possible = ", ".join(fault for fault, kind in KINDS.items() if kind.on_containers is not None)
     return [
         f"{fault} is not possible with containers (possible: {possible}); use --driver local"

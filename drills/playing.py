@@ -155,14 +155,14 @@ def _play(
         say(f"it runs: {ground.words()}; seed {report.seed}")
         session = Session(ground, ledger, report, history, say)
         try:
-            with ground.healing():
-                try:
+            try:
+                with ground.healing():
                     session.note_controller()
                     act(session)
                     session.end()
-                except BaseException:
-                    session.abandon()
-                    raise
+            except BaseException:
+                session.abandon()
+                raise
         except (ClusterError, ClientError, NetworkError) as error:
             report.complaints.append(f"it ended early: {error}")
             ground.up()

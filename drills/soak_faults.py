@@ -143,6 +143,7 @@ MENU: dict[str, Entry] = {
     "no-room-in-files": Entry(1, lambda c: (limits.NoRoomInFiles(c.cluster, c.broker()),)),
     "full-disk": Entry(1, lambda c: (disks.FullDisk(c.cluster, c.broker()),)),
     "frozen-disk": Entry(1, lambda c: (disks.FrozenDisk(c.cluster, c.broker()),)),
+    "slow-disk": Entry(1, lambda c: (disks.SlowDisk(c.cluster, c.broker()),)),
     "half-frames": Entry(1, lambda c: (clients.HalfFrames(c.cluster, c.broker()),)),
     "unread-fetches": Entry(1, _unread),
     "metadata-flood": Entry(1, lambda c: (clients.MetadataFlood(c.cluster, c.broker()),)),
@@ -182,6 +183,9 @@ ON_CONTAINERS: dict[str, Entry] = {
     "stop": Entry(3, _container("stop")),
     "pause": Entry(3, _container("pause")),
     "partition": Entry(5, _parted_container),
+    "power-loss": Entry(4, _container("power-loss")),
+    "frozen-disk": Entry(1, _container("frozen-disk")),
+    "slow-disk": Entry(1, _container("slow-disk")),
 }
 
 OF_CONTROLLER_CONTAINERS: dict[str, Entry] = {
@@ -189,6 +193,7 @@ OF_CONTROLLER_CONTAINERS: dict[str, Entry] = {
     "stop": Entry(1, _controller_container("stop")),
     "pause": Entry(2, _controller_container("pause")),
     "partition": Entry(2, _controller_container("partition")),
+    "power-loss": Entry(2, _controller_container("power-loss")),
 }
 
 #: {driver: of one broker, and of one controller beside it}

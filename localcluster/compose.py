@@ -6,6 +6,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from holdfast.localcluster.compose_disks import ContainerDisks
 from holdfast.localcluster.health import probe
 from holdfast.localcluster.nodes import ClusterError, Node, Nodes
 
@@ -39,6 +40,8 @@ class ComposeCluster(Nodes):
         if override is not None:
             self._environment["COMPOSE_FILE"] = f"{project_folder / COMPOSE_FILE}{os.pathsep}{override}"
         self._services = {node_id: service for service, _, node_id, *_ in SERVICES}
+        #: set where each container has a disk of its own
+        self.disks: ContainerDisks | None = None
 
     @classmethod
     def create(
@@ -60,14 +63,20 @@ class ComposeCluster(Nodes):
         """What docker-compose.yml calls it."""
         return self._services[node.node_id]
 
-    def data_folder(self, node: Node) -> Path | None:
-        """Where the segment files are in the node's volume; None without the privileges to read there."""
-        mounts = self._docker(
+    def volume_folder(self, node: Node) -> Path:
+        """Where the node's volume is on this machine. Raises: ClusterError."""
+        found = self._docker(
             "inspect", "-f", f'{{{{range .Mounts}}}}{{{{if eq .Destination "{HOME}"}}}}'
             "{{.Source}}{{end}}{{end}}", self._container(node),
         ).strip()  # fmt: skip
-        folder = Path(mounts) / "data"
-        return folder if mounts and os.access(folder, os.R_OK | os.X_OK) else None
+        if not found:
+            raise ClusterError(f"{node.name} has no volume at {HOME}")
+        return Path(found)
+
+    def data_folder(self, node: Node) -> Path | None:
+        """Where the segment files are in the node's volume; None without the privileges to read there."""
+        folder = self.volume_folder(node) / "data"
+        return folder if os.access(folder, os.R_OK | os.X_OK) else None
 
     def up(self, timeout_s: float = 180.0) -> None:
         """Build the image if needed, start all containers, wait until they are healthy."""

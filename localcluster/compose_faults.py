@@ -6,12 +6,16 @@ at the containers themselves, so it needs no journal, and touches only those of 
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import ClassVar
 
 from holdfast.localcluster.compose import ComposeCluster
+from holdfast.localcluster.compose_disks import ContainerDisks, has_no_power
 from holdfast.localcluster.compose_links import ContainerLinks, Pair
 from holdfast.localcluster.endings import undisturbed
+from holdfast.localcluster.faults.disks import GOES_S, STILL_S, Alternation, freeze, thaw
+from holdfast.localcluster.faults.fault import FaultRefused
 from holdfast.localcluster.faults.shapes import Shape
 from holdfast.localcluster.nodes import Node
 
@@ -121,16 +125,102 @@ class CutContainers(ContainerFault):
             ContainerLinks(self.cluster.project).mend(self._pairs)
 
 
+class PowerLossOfContainers(KillContainer):
+    """What was not synced is lost: their disks take nothing more, then the containers are killed."""
+
+    name = "power-loss"
+
+    def apply(self) -> str:
+        disks = _disks_of(self.cluster)
+        states = self.cluster.states()
+        hit = [node for node in self.nodes if states.get(node) in ("running", "paused")]
+        # silent first, so that no process sees the errors of a disk without power
+        self.cluster.pause([node for node in hit if states[node] == "running"])
+        for node in hit:
+            disks.cut_power(self.cluster.service(node), self.cluster.volume_folder(node))
+        self.cluster.kill(hit)
+        return f"cut the power of {self.target}: what was not synced is lost"
+
+
+class FrozenDiskOfContainers(ContainerFault):
+    """Writes and fsyncs wait and do not fail, as on a disk that hangs."""
+
+    name = "frozen-disk"
+
+    def apply(self) -> str:
+        _disks_of(self.cluster)
+        for node in self.nodes:
+            freeze(self.cluster.volume_folder(node))
+        return f"froze the disk of {self.target}: writes wait"
+
+    def heal(self) -> None:
+        for node in self.nodes:
+            thaw(self.cluster.volume_folder(node))
+
+
+class SlowDiskOfContainers(ContainerFault):
+    """The disk stands still for most of the time, so each write and fsync takes long."""
+
+    name = "slow-disk"
+
+    def __init__(self, cluster: ComposeCluster, nodes: Sequence[Node]) -> None:
+        super().__init__(cluster, nodes)
+        self._alternations: list[Alternation] = []
+
+    def apply(self) -> str:
+        _disks_of(self.cluster)
+        for node in self.nodes:
+            self._alternations.append(Alternation(self.cluster.volume_folder(node), STILL_S, GOES_S))
+            self._alternations[-1].start()
+        return f"slowed down the disk of {self.target}: writes wait up to {STILL_S * 1000:.0f} ms"
+
+    def heal(self) -> None:
+        for alternation in self._alternations:
+            alternation.stop()
+
+
+def _thaw_if_mounted(volume: Path) -> None:
+    with suppress(OSError):  # it has no power, or is not mounted
+        thaw(volume)
+
+
+def _disks_of(cluster: ComposeCluster) -> ContainerDisks:
+    if cluster.disks is None:
+        raise FaultRefused(
+            "the containers keep their data on a disk of this machine, which is not touched: only a run that "
+            "makes its own cluster (`chaos run`, `chaos soak`), as root, gives each a disk of its own"
+        )
+    return cluster.disks
+
+
 CONTAINER_FAULTS: dict[str, type[ContainerFault]] = {
-    fault.name: fault for fault in (KillContainer, StopContainer, PauseContainer, DisconnectContainer)
+    fault.name: fault
+    for fault in (
+        KillContainer,
+        StopContainer,
+        PauseContainer,
+        DisconnectContainer,
+        PowerLossOfContainers,
+        FrozenDiskOfContainers,
+        SlowDiskOfContainers,
+    )
 }
 
 
 def heal_containers(cluster: ComposeCluster) -> list[str]:
     """Unpause, reconnect and start what is not as `up` leaves it; what was done. Raises: ClusterError."""
     healed = []
-    for node, state in cluster.states().items():
-        if state == "paused":
+    states = cluster.states()
+    if cluster.disks is not None:
+        for node, state in states.items():
+            if state in ("running", "paused"):
+                _thaw_if_mounted(cluster.volume_folder(node))
+    for node, state in states.items():
+        if state == "paused" and cluster.disks is not None and has_no_power(cluster.volume_folder(node)):
+            cluster.kill([node])
+            cluster.start(node)
+            healed.append(f"{node.name} was without power")
+        elif state == "paused":
             cluster.resume([node])
             healed.append(f"{node.name} was paused")
         if state in ("exited", "created"):

@@ -1,12 +1,12 @@
 """Plays a scenario in a session: its load, its phases step by step, its random faults."""
 
+import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import closing
-from typing import Literal
+from typing import Any, Literal
 
 from holdfast.client.admin_configs import FeatureUpdate, Resource
-from holdfast.client.core.errors import ClientError
 from holdfast.drills.chaos_scenarios.model import (
     PATIENCE_S,
     ConfigStep,
@@ -31,10 +31,11 @@ from holdfast.drills.stage import ELR_FEATURE, MANAGER, STRATEGY
 from holdfast.localcluster.faults.fault import FaultRefused
 from holdfast.localcluster.faults.places import NoSuchFile
 from holdfast.localcluster.faults.targets import Targets
+from holdfast.localcluster.health import probe
 from holdfast.localcluster.nodes import ClusterError, Node
-from holdfast.protocol.messages.topics import DescribedPartition
 
 _POLL_S = 0.1
+_HTTP_S = 2.0
 _ACKS: dict[str, Literal["all", 1, 0]] = {"all": "all", "1": 1, "0": 0}
 
 
@@ -49,6 +50,8 @@ class Player:
         #: {label: its faults}; unnamed ones have a number
         self._open: dict[str, list[Undoable]] = {}
         self._labels: dict[str, tuple[Node, ...]] = {}
+        #: {label: the fault in words}
+        self._words: dict[str, str] = {}
         #: {label: when it is healed}
         self._ends: dict[str, float] = {}
         self._count = 0
@@ -185,6 +188,7 @@ class Player:
         self._session.report.faults[step.fault] += 1
         if step.label:
             self._labels[step.label] = nodes
+        self._words[label] = f"{step.fault} on {', '.join(node.name for node in nodes)}"
         if step.seconds is not None:
             self._ends[label] = time.monotonic() + step.seconds
         return label
@@ -211,9 +215,7 @@ class Player:
     def _heal_ended(self) -> None:
         now = time.monotonic()
         for label in [label for label, end in self._ends.items() if now >= end]:
-            self._session.say(
-                f"the time of {label!r} is over" if label in self._labels else "a fault is over"
-            )
+            self._session.say(f"over: {self._words[label]}")
             self._heal(label)
 
     def _pass_time(self) -> None:
@@ -250,16 +252,23 @@ class Player:
                 target = self._session.acked + step.number
                 return lambda: self._session.acked >= target
             case Wanted.LEADER:
-                return lambda: any(row.leader_id >= 0 for row in self._rows(step))
+                return lambda: self._state(step).get("leader") is not None
             case Wanted.NO_LEADER:
-                return lambda: any(row.leader_id < 0 for row in self._rows(step))
+                return lambda: self._state(step).get("leader", "unknown") is None
             case _:
-                return lambda: any(len(row.isr) == step.number for row in self._rows(step))
+                return lambda: len(self._state(step).get("isr", ())) == step.number
 
-    def _rows(self, step: WaitStep) -> Sequence[DescribedPartition]:
-        """The partition as a node knows it now; empty while none answers."""
-        try:
-            found = self._session.look.ask(lambda admin: admin.describe_topics([step.topic]))
-        except (ClientError, ClusterError):
-            return ()
-        return [row for row in found[0].partitions if row.partition_index == step.partition]
+    def _state(self, step: WaitStep) -> Mapping[str, Any]:
+        """The partition as the newest answer of a controller has it; without one nothing holds.
+
+        Over HTTP, as controllers in containers have no other port here, and know it when no broker runs.
+        """
+        newest: Mapping[str, Any] = {}
+        for node in self._cluster.controllers:
+            path = f"/v1/partitions/{step.topic}/{step.partition}"
+            answered, text = probe("127.0.0.1", node.http_port, path, _HTTP_S)
+            if answered:
+                found = json.loads(text)
+                if found["partition_epoch"] >= newest.get("partition_epoch", -1):
+                    newest = found
+        return newest
