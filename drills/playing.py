@@ -84,7 +84,7 @@ def perform(
 
     Ctrl-C and SIGTERM end it after the healing, with nothing left. Raises: ClusterError for no cluster.
     """
-    folder = _new_folder(wishes.keep)
+    folder = new_folder(wishes.keep)
     began = time.monotonic()
 
     def say(text: str) -> None:
@@ -117,7 +117,8 @@ def end(run: Callable[[], DrillResult]) -> None:
     sys.exit(result.exit_code)
 
 
-def _new_folder(keep: Path | None) -> Path:
+def new_folder(keep: Path | None) -> Path:
+    """Where a run keeps its files. Raises: click.UsageError when there are others."""
     if keep is not None and keep.exists() and any(keep.iterdir()):
         raise click.UsageError(f"--keep {keep}: the folder is not empty; choose a new one")
     folder = (keep or Path(tempfile.mkdtemp(prefix="holdfast-chaos-"))).absolute()

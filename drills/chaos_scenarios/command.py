@@ -1,6 +1,8 @@
 """`holdfast chaos run FILE`: a scenario on a cluster of its own, and Spark's verdict."""
 
+import shutil
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,8 +18,10 @@ from holdfast.drills.chaos_scenarios.player import Player
 from holdfast.drills.fault_kinds import KINDS
 from holdfast.drills.ground import ground_for, not_possible
 from holdfast.drills.outcome import DrillResult
-from holdfast.drills.playing import Wishes, end, options, perform
-from holdfast.drills.settings import Expectation, Settings
+from holdfast.drills.playing import Wishes, end, new_folder, options, perform
+from holdfast.drills.settings import Axis, Settings
+from holdfast.drills.story import write_report
+from holdfast.report.history import HISTORY_FILE
 
 READY = Path(__file__).parent / "ready"
 KEYS: FaultKeys = {name: kind.keys for name, kind in KINDS.items()}
@@ -63,9 +67,20 @@ def _list(context: click.Context, _: click.Parameter, is_wanted: bool) -> None:
 @click.option("--seed", type=click.IntRange(0), help="Instead of the file's.")
 @click.option("--manager", type=_ON_OFF, help="unclean.recovery.manager.enabled, instead of the file's.")
 @click.option("--elr", type=_ON_OFF, help="eligible.leader.replicas.version, instead of the file's.")
+@click.option(
+    "--compare",
+    type=click.Choice([axis.value for axis in Axis]),
+    help="Two runs with the same seed, this setting off and on, in one report.",
+)
 @options
 def command(
-    file: str, dry_run: bool, seed: int | None, manager: str | None, elr: str | None, **given: Any
+    file: str,
+    dry_run: bool,
+    seed: int | None,
+    manager: str | None,
+    elr: str | None,
+    compare: str | None,
+    **given: Any,
 ) -> None:
     """Play a scenario: a TOML file, or the name of one that comes with Holdfast (--list)."""
     wishes = Wishes(**given)
@@ -76,21 +91,43 @@ def command(
         strategy=scenario.strategy,
         seed=scenario.seed if seed is None else seed,
     )
+    runs = {"": settings}
+    if compare is not None:
+        runs = {
+            f"{compare} {word}": settings.with_axis(Axis(compare), word == "on") for word in ("off", "on")
+        }
     try:
-        lines = plan_lines(scenario, settings, wishes.driver)
-        expectation = expected(scenario, settings)
+        plans = [line for one in runs.values() for line in plan_lines(scenario, one, wishes.driver)]
     except NothingExpected as error:
         raise click.UsageError(str(error)) from error
     refusals = not_possible(wishes.driver, sorted(scenario.faults))
     if dry_run:
-        click.echo("\n".join([*lines, *(f"NOT POSSIBLE HERE: {text}" for text in refusals)]))
+        click.echo("\n".join([*plans, *(f"NOT POSSIBLE HERE: {text}" for text in refusals)]))
         return
     if refusals:
         raise click.UsageError("; ".join(refusals))
-    end(partial(_play, wishes, scenario, settings, expectation))
+    end(partial(_play if compare is None else _play_both, wishes, scenario, runs))
 
 
-def _play(wishes: Wishes, scenario: Scenario, settings: Settings, expectation: Expectation) -> DrillResult:
+def _play_both(wishes: Wishes, scenario: Scenario, runs: Mapping[str, Settings]) -> DrillResult:
+    """One after the other, in folders of their own; the worse result."""
+    folder = new_folder(wishes.keep)
+    homes = {title: folder / title.replace(" ", "-") for title in runs}
+    results = [
+        _play(replace(wishes, keep=homes[title], report_file=None), scenario, {title: settings})
+        for title, settings in runs.items()
+    ]
+    if wishes.report_file is not None:
+        write_report(wishes.report_file, [home / HISTORY_FILE for home in homes.values()], list(homes))
+        click.echo(f"report: {wishes.report_file}", err=True)
+    if wishes.keep is None and set(results) == {DrillResult.EXPECTED}:
+        shutil.rmtree(folder, ignore_errors=True)
+    return next(result for result in DrillResult if result in results)
+
+
+def _play(wishes: Wishes, scenario: Scenario, runs: Mapping[str, Settings]) -> DrillResult:
+    (settings,) = runs.values()
+    expectation = expected(scenario, settings)
     report = ChaosReport(
         settings.seed, f"holdfast chaos run {scenario.name}", "holdfast.chaos-run/1", expectation
     )
