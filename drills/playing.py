@@ -10,7 +10,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -166,7 +166,8 @@ def _play(
                 raise
         except (ClusterError, ClientError, NetworkError) as error:
             report.complaints.append(f"it ended early: {error}")
-            ground.up()
+            say(report.complaints[-1])
+            session.come_back()
         history.close()
         add_metadata(history, ground.nodes.bootstrap_servers)
         add_load(history, ledger)
@@ -189,6 +190,13 @@ def _take_snapshots(session: Session, folder: Path, say: Say) -> None:
         say(f"{topic}: {count:,} records are served")
 
 
+def _compared(snapshot: Path) -> dict[str, int]:
+    """How much of a topic was read, for the report."""
+    from holdfast.durability.snapshots import sizes
+
+    return dict(zip(("served", "replica_batches"), sizes(snapshot), strict=True)) if snapshot.is_dir() else {}
+
+
 def _finish(folder: Path, wishes: Wishes, report: ChaosReport, say: Say) -> None:
     """Spark's verdict, and the page."""
     from holdfast.report.history import append_rows
@@ -197,7 +205,11 @@ def _finish(folder: Path, wishes: Wishes, report: ChaosReport, say: Say) -> None
     if snapshots:
         say("Spark compares the ledgers with what was served")
         with closing(SparkJudge(starts_now=False)) as judge:
-            report.verdicts, lost = judge.verdicts(folder / "ledger", snapshots)
+            found, lost = judge.verdicts(folder / "ledger", snapshots)
+        report.verdicts = {
+            topic: replace(verdict, facts={**verdict.facts, **_compared(folder / f"snapshot-{topic}")})
+            for topic, verdict in found.items()
+        }
         if report.expectation.loss.value == "none":
             report.complaints += [f"lost: {record}" for records in lost.values() for record in records[:3]]
     elif not report.unjudged:
