@@ -20,7 +20,7 @@ from holdfast.report.history import History
 
 PATIENCE_S = 90.0
 _PROGRESS_S = 10.0
-_ALL_BROKERS = 3
+_BETWEEN_NODES = ("partition", "slow-links")
 
 Say = Callable[[str], None]
 
@@ -164,7 +164,7 @@ class Session:
 
 
 def _about(fault: Undoable, text: str) -> list[Node]:
-    """The nodes under which it is noted; of a partition, which is about all, the one that is named first."""
-    if len(fault.nodes) <= _ALL_BROKERS:
+    """The nodes under which it is noted; of faults between nodes the one that is named first."""
+    if fault.name not in _BETWEEN_NODES:
         return list(fault.nodes)
     return [min(fault.nodes, key=lambda node: text.find(node.name) % len(text))]
