@@ -12,6 +12,7 @@ from holdfast.durability.verdict import (
     EXIT_GOOD,
     EXIT_INCONCLUSIVE,
     EXIT_LOST,
+    FORBIDDEN,
     SAMPLES_MAX,
     Verdict,
 )
@@ -42,6 +43,8 @@ class ChaosReport:
     #: records that consumers have read and checked
     checked: int = 0
     verdicts: dict[str, Verdict] = field(default_factory=dict)
+    #: the first lost records of each topic, in words
+    named: list[str] = field(default_factory=list)
     #: why there is no verdict; empty: there is one, or will be
     unjudged: str = ""
     #: the verdict was not wanted: its absence is no failure
@@ -90,6 +93,13 @@ class ChaosReport:
         lines += [f"not as it must be: {complaint}" for complaint in self.complaints]
         lost = f"{self.lost:,} of them are lost" if self.verdicts else f"not judged: {self.unjudged}"
         lines.append(f"{self.acked:,} records were acknowledged, {lost}")
+        lines += [f"lost: {record}" for record in self.named]
+        found = self.verdict.counts if self.verdict is not None else {}
+        lines += [
+            f"{found[name]:,} {name}: {text}"
+            for name, text in FORBIDDEN.items()
+            if name != "lost" and found.get(name, 0)
+        ]
         if self.checked:
             lines.append(f"{self.checked:,} records were read and checked meanwhile")
         result, reason = self._judged
@@ -114,6 +124,7 @@ class ChaosReport:
                 "expected": self.expectation.loss.value,
                 "judged": bool(self.verdicts),
                 "lost": self.lost if self.verdicts else None,
+                "named": self.named,
                 "counts": {topic: dict(verdict.counts) for topic, verdict in self.verdicts.items()},
             },
             "errors": [{"code": "COMPLAINT", "message": text} for text in self.complaints],

@@ -31,7 +31,8 @@ from holdfast.localcluster.nodes import ClusterError
 from holdfast.report.history import HISTORY_FILE, History
 from holdfast.runtime.api import NetworkError
 
-_UP_S = 120.0
+#: Lost records of a topic that are named.
+_NAMED_MAX = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,8 +211,11 @@ def _finish(folder: Path, wishes: Wishes, report: ChaosReport, say: Say) -> None
             topic: replace(verdict, facts={**verdict.facts, **_compared(folder / f"snapshot-{topic}")})
             for topic, verdict in found.items()
         }
-        if report.expectation.loss.value == "none":
-            report.complaints += [f"lost: {record}" for records in lost.values() for record in records[:3]]
+        report.named = [
+            f"{record.topic}-{record.partition}, offset {record.offset}, {record.value}"
+            for records in lost.values()
+            for record in records[:_NAMED_MAX]
+        ]
     elif not report.unjudged:
         report.unjudged = "the run made no topic"
     verdict = report.verdict

@@ -22,6 +22,7 @@ from holdfast.drills.outcome import DrillResult
 from holdfast.drills.playing import Wishes, end, options, perform
 from holdfast.drills.session import Session
 from holdfast.drills.soak_faults import MENUS, Course, Entry
+from holdfast.localcluster.faults import damage, processes
 from holdfast.localcluster.faults.fault import FaultRefused
 from holdfast.localcluster.faults.places import NoSuchFile
 from holdfast.localcluster.faults.targets import Targets
@@ -84,6 +85,22 @@ class Soak:
             while (passed := (time.monotonic() - began) / 60) < self._minutes:
                 self._round(course)
                 session.progress(f"{passed:.1f} of {self._minutes:g} min")
+            if session.report.faults["flip-bit"]:
+                self._replace_disk(course)
+
+    def _replace_disk(self, course: Course) -> None:
+        """Flipped bits that no reader has met are still in the files, and would be found as corrupt."""
+        self._session.say(f"{course.damaged.name} gets an empty disk, as its files may have damage")
+        faults = [
+            processes.Kill(course.cluster, course.damaged),
+            damage.WipeDisk(course.cluster, course.damaged),
+        ]
+        try:
+            for fault in faults:
+                fault.apply()
+        finally:
+            self._session.heal(faults)
+        self._session.come_back()
 
     def _round(self, course: Course) -> None:
         """One fault on a broker, sometimes beside one on a controller; then everything heals."""
