@@ -20,6 +20,8 @@ SERVICES = (
     ("broker-3", "broker", 3, 39_092, 39_404, 39_192),
 )
 COMPOSE_FILE = "docker-compose.yml"
+_PORT_IN_USE = "address already in use"
+_ATTEMPTS, _PAUSE_S = 5, 3.0
 #: Where the volume of a node is in its container.
 HOME = "/var/lib/holdfast"
 #: Not `holdfast`: that is what Compose calls the project of a user whose clone is a folder of this name.
@@ -80,7 +82,15 @@ class ComposeCluster(Nodes):
 
     def up(self, timeout_s: float = 180.0) -> None:
         """Build the image if needed, start all containers, wait until they are healthy."""
-        self._compose("up", "-d", "--build", timeout_s=timeout_s)
+        for attempt in range(_ATTEMPTS):
+            try:
+                self._compose("up", "-d", "--build", timeout_s=timeout_s)
+                break
+            except ClusterError as error:
+                # an outgoing connection may have one of the ports for a moment
+                if _PORT_IN_USE not in str(error) or attempt == _ATTEMPTS - 1:
+                    raise
+                time.sleep(_PAUSE_S)
         self.wait_ready(self.nodes, timeout_s)
 
     def start(self, node: Node) -> None:
