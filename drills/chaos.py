@@ -1,65 +1,41 @@
-"""`holdfast chaos`: break a running cluster on purpose, and heal it again; or soak a cluster of its own.
+"""`holdfast chaos`: break a running cluster on purpose, and heal it again; or break one of its own.
 
 Owns the commands; what a fault does and how it is undone is `localcluster.faults`', and for containers
 `localcluster.compose_faults`'. A fault lasts for --seconds, until Ctrl-C, or until `holdfast chaos heal`.
 """
 
-import signal
 import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import click
 
 from holdfast.cli.options import CommandAnswer, output
 from holdfast.cli.tables import table_lines
+from holdfast.drills.chaos_scenarios.command import command as run_scenario
+from holdfast.drills.fault_kinds import KINDS, Given, Undoable
 from holdfast.drills.soak import command as soak
 from holdfast.localcluster.compose import ComposeCluster
-from holdfast.localcluster.compose_faults import CONTAINER_FAULTS, heal_containers
-from holdfast.localcluster.faults import clients, damage, disks, limits, network, processes
+from holdfast.localcluster.compose_faults import heal_containers
+from holdfast.localcluster.endings import ended_by_sigterm, undisturbed
 from holdfast.localcluster.faults.catalogue import FAULTS
 from holdfast.localcluster.faults.fault import Fault, heal_all
-from holdfast.localcluster.faults.places import Part, Place
-from holdfast.localcluster.faults.targets import Targets
+from holdfast.localcluster.faults.places import Part
+from holdfast.localcluster.faults.shapes import WAYS
+from holdfast.localcluster.faults.targets import POSSIBLE, Targets
 from holdfast.localcluster.nodes import ClusterError, Node
 from holdfast.localcluster.processes import LocalCluster
-
-#: Faults that are connections of this process: they end with it.
-_OF_THIS_PROCESS = (
-    clients.IdleConnections,
-    clients.HalfFrames,
-    clients.UnreadFetches,
-    clients.MetadataFlood,
-    clients.Garbage,
-)
-#: How two sides can be parted, for --how.
-_WAYS: dict[str, Callable[[LocalCluster, Node], Fault]] = {
-    "isolate": network.Partition.isolate,
-    "from-controllers": network.Partition.isolate_from_controllers,
-    "from-brokers": network.Partition.isolate_from_brokers,
-    "bridge": network.Partition.bridge,
-}
-_TARGETS = (
-    "3, broker-3, `leader of t-0`, `follower of t-0`, `replicas of t-0`, `active controller`, "
-    "`most leaders`, `random broker`, `random controller`, `all brokers`"
-)
-
-
-class Undoable(Protocol):
-    """A fault of processes or of containers."""
-
-    def apply(self) -> str: ...
-    def heal(self) -> None: ...
 
 
 @click.group()
 def command() -> None:
-    """Break a running cluster on purpose, heal it, or soak a cluster of its own."""
+    """Break a running cluster on purpose and heal it; soak, and play scenarios, on a cluster of their own."""
 
 
 command.add_command(soak, "soak")
+command.add_command(run_scenario, "run")
 
 
 def _cluster_options(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -120,8 +96,11 @@ def heal(folder: Path | None, driver: str, project: str | None, output: str) -> 
 @output
 def list_faults(output: str) -> None:
     """Show every fault and what it does; docs/faults.md says what each needs."""
-    rows = [(name, _summary(fault)) for name, fault in FAULTS.items() if name in _MAKERS]
-    data = [{"name": name, "text": text, "on_containers": name in CONTAINER_FAULTS} for name, text in rows]
+    rows = [(name, _summary(fault)) for name, fault in FAULTS.items() if name in KINDS]
+    data = [
+        {"name": name, "text": text, "on_containers": KINDS[name].on_containers is not None}
+        for name, text in rows
+    ]
     CommandAnswer("chaos-list", data).finish(output, "\n".join(table_lines(("FAULT", "WHAT HAPPENS"), rows)))
 
 
@@ -131,63 +110,6 @@ def _summary(fault: type[Fault]) -> str:
 
 # --- faults --------------------------------------------------------------------------------------------
 
-Make = Callable[[LocalCluster, Sequence[Node], dict[str, Any]], Sequence[Fault]]
-
-
-def _on_each(fault: Callable[..., Fault]) -> Make:
-    return lambda cluster, nodes, given: [fault(cluster, node) for node in nodes]
-
-
-def _on_file(fault: Callable[[LocalCluster, Node, Place, int], Fault]) -> Make:
-    """A node that runs is stopped before, and runs again when its damage is left for it to find."""
-
-    def make(cluster: LocalCluster, nodes: Sequence[Node], given: dict[str, Any]) -> Sequence[Fault]:
-        place = Place(Part(given["part"]), given["partition"] or "")
-        return [
-            step
-            for node in nodes
-            for step in (processes.Kill(cluster, node), fault(cluster, node, place, given["seed"]))
-        ]
-
-    return make
-
-
-def _parted(cluster: LocalCluster, nodes: Sequence[Node], given: dict[str, Any]) -> Sequence[Fault]:
-    other = given["other_nodes"]
-    if other:
-        way = network.Partition.one_way if given["one_way"] else network.Partition.symmetric
-        return [way(cluster, nodes, other)]
-    return [_WAYS[given["how"]](cluster, node) for node in nodes]
-
-
-def _slowed(cluster: LocalCluster, nodes: Sequence[Node], given: dict[str, Any]) -> Sequence[Fault]:
-    rest = [node for node in cluster.nodes if node not in nodes]
-    return [network.SlowLinks(cluster, nodes, given["other_nodes"] or rest, given["delay_ms"])]
-
-
-_MAKERS: dict[str, Make] = {
-    "kill": lambda cluster, nodes, given: [processes.Kill(cluster, *nodes)],
-    "stop": lambda cluster, nodes, given: [processes.Stop(cluster, *nodes)],
-    "pause": lambda cluster, nodes, given: [processes.Pause(cluster, *nodes)],
-    "power-loss": lambda cluster, nodes, given: [
-        processes.PowerLoss(cluster, *nodes, seed=given["seed"]),
-    ],
-    "wipe-disk": lambda cluster, nodes, given: [
-        processes.Kill(cluster, *nodes),
-        damage.WipeDisk(cluster, *nodes),
-    ],
-    "flip-bit": _on_file(damage.FlipBit),
-    "cut-file": _on_file(damage.CutFile),
-    "remove-file": _on_file(damage.RemoveFile),
-    "few-handles": _on_each(limits.FewHandles),
-    "little-memory": _on_each(limits.LittleMemory),
-    "no-room-in-files": _on_each(limits.NoRoomInFiles),
-    "full-disk": _on_each(disks.FullDisk),
-    "frozen-disk": _on_each(disks.FrozenDisk),
-    "partition": _parted,
-    "slow-links": _slowed,
-    **{fault.name: _on_each(fault) for fault in _OF_THIS_PROCESS},
-}
 _FILE_OPTIONS = (
     click.option(
         "--part",
@@ -204,8 +126,9 @@ _OPTIONS: dict[str, tuple[Callable[..., Any], ...]] = {
     "partition": (
         _OTHER,
         click.option("--one-way", is_flag=True, help="Only from the target to --other."),
-        click.option("--how", type=click.Choice(list(_WAYS)), default="isolate", show_default=True),
+        click.option("--how", type=click.Choice(list(WAYS)), default="isolate", show_default=True),
     ),
+    "unread-fetches": (click.option("--topic", required=True, help="One that the target leads."),),
     "slow-links": (_OTHER, click.option("--delay-ms", type=click.IntRange(1, 60_000), default=200)),
 }
 
@@ -226,7 +149,7 @@ def _fault_command(name: str) -> click.Command:
         is_quiet = output == "json"
         try:
             faults = _made(name, driver, folder, project, target, given)
-            lasts = seconds if seconds is not None else (0.0 if name in _ENDING else None)
+            lasts = seconds if seconds is not None else (0.0 if KINDS[name].is_of_this_process else None)
             answer.data = {"fault": name, "target": target, "did": _done(faults, lasts, is_quiet)}
         except (ClusterError, OSError) as error:
             answer.errors.append({"code": "CLUSTER_ERROR", "message": str(error)})
@@ -235,7 +158,7 @@ def _fault_command(name: str) -> click.Command:
     function: Callable[..., Any] = run
     for option in (
         *_OPTIONS.get(name, ()),
-        click.option("--target", required=True, metavar="TARGET", help=f"{_TARGETS}."),
+        click.option("--target", required=True, metavar="TARGET", help=f"Which node: {POSSIBLE}."),
         click.option(
             "--seconds", type=click.FloatRange(0), help="How long; without it until `holdfast chaos heal`."
         ),
@@ -249,8 +172,6 @@ def _fault_command(name: str) -> click.Command:
     return click.command(name, short_help=summary, help=f"{summary}.")(_cluster_options(function))
 
 
-#: Connections of this process end with it: without --seconds they last until Ctrl-C.
-_ENDING = frozenset(fault.name for fault in _OF_THIS_PROCESS)
 #: So long when no end is given.
 _FOR_EVER_S = 1e9
 
@@ -258,18 +179,26 @@ _FOR_EVER_S = 1e9
 def _made(
     name: str, driver: str, folder: Path | None, project: str | None, target: str, given: dict[str, Any]
 ) -> Sequence[Undoable]:
+    words = {
+        key: value for key, value in given.items() if key not in ("other", "topic") and value is not None
+    }
     if driver == "compose":
-        if name not in CONTAINER_FAULTS:
-            possible = ", ".join(CONTAINER_FAULTS)
+        make = KINDS[name].on_containers
+        if make is None:
+            possible = ", ".join(fault for fault, kind in KINDS.items() if kind.on_containers is not None)
             raise ClusterError(f"{name} is not possible with containers here; possible: {possible}")
         containers = _containers(project)
         with closing(Targets(containers, given["seed"])) as targets:
-            return [CONTAINER_FAULTS[name](containers, targets.find(target))]
+            return make(containers, targets.find(target), Given(**words, other=_other(targets, given)))
     cluster = _local(folder)
     with closing(Targets(cluster, given["seed"])) as targets:
-        nodes = targets.find(target)
-        other = targets.find(given["other"]) if given.get("other") else ()
-    return _MAKERS[name](cluster, nodes, {**given, "other_nodes": other})
+        topic_id = targets.topic_id(given["topic"]) if given.get("topic") else b""
+        all_words = Given(**words, other=_other(targets, given), topic_id=topic_id)
+        return KINDS[name].make(cluster, targets.find(target), all_words)
+
+
+def _other(targets: Targets, given: dict[str, Any]) -> Sequence[Node]:
+    return targets.find(given["other"]) if given.get("other") else ()
 
 
 def _done(faults: Sequence[Undoable], seconds: float | None, is_quiet: bool) -> list[str]:
@@ -279,39 +208,36 @@ def _done(faults: Sequence[Undoable], seconds: float | None, is_quiet: bool) -> 
     """
     done: list[str] = []
     stays = False
-    try:
-        for fault in faults:
-            done.append(fault.apply())
-            click.echo(done[-1], err=is_quiet)
-        if seconds is None:
-            stays = True
-            return done
-        time.sleep(seconds or _FOR_EVER_S)
-    except KeyboardInterrupt:
-        click.echo("ending it", err=True)
-    finally:
-        if not stays:
-            _heal(faults)
-            click.echo("healed", err=is_quiet)
+    with ended_by_sigterm():
+        try:
+            for fault in faults:
+                done.append(fault.apply())
+                click.echo(done[-1], err=is_quiet)
+            if seconds is None:
+                stays = True
+                return done
+            time.sleep(seconds or _FOR_EVER_S)
+        except KeyboardInterrupt:
+            click.echo("ending it", err=True)
+        finally:
+            if not stays:
+                _heal(faults)
+                click.echo("healed", err=is_quiet)
     return done
 
 
 def _heal(faults: Sequence[Undoable]) -> None:
     """All of them, also when one cannot be healed and on a second Ctrl-C. Raises: the first error."""
-    before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM)}
     failure: Exception | None = None
-    try:
+    with undisturbed():
         for fault in reversed(faults):
             try:
                 fault.heal()
             except (ClusterError, OSError) as error:
                 failure = failure or error
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
     if failure is not None:
         raise failure
 
 
-for _name in _MAKERS:
+for _name in KINDS:
     command.add_command(_fault_command(_name))

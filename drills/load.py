@@ -25,7 +25,7 @@ _DELIVERY_TIMEOUT_MS = 60_000
 
 
 class DrillLoad:
-    """Idempotent producer of `topic`, partition 0."""
+    """Idempotent producer of `topic`; its records go to the partitions in turn."""
 
     def __init__(
         self,
@@ -36,18 +36,22 @@ class DrillLoad:
         name: str,
         acks: Acks = "all",
         records_per_second: int = 500,
+        partitions: int = 1,
     ) -> None:
         self.name = name
         self._bootstrap_servers = bootstrap_servers
         self._acks: Acks = acks
         self._ledger = ledger
         self._topic = topic
+        self._partitions = partitions
         self._portion = max(1, records_per_second * PACE_MS // 1000)
+        #: longer than PACE_MS where that would be less than a record
+        self._pace_ms = max(PACE_MS, 1000 * self._portion // records_per_second)
         self._stop = threading.Event()
         self._held = threading.Event()
         self._patience_ms = _DELIVERY_TIMEOUT_MS
         self._error: BaseException | None = None
-        #: number of acknowledged records, and the offset after the last of them
+        #: number of acknowledged records, and the offset after the last of them in any partition
         self.acked = 0
         self.acked_end = 0
         #: a record is on its way, or may be soon
@@ -136,9 +140,9 @@ class DrillLoad:
             if producer.buffered_bytes < _BACKLOG_BYTES and not self._held.is_set():
                 for _ in range(self._portion):
                     pseq, value = ledger.next_value(VALUE_BYTES)
-                    producer.send_nowait(self._topic, value, None, 0, tag=pseq)
+                    producer.send_nowait(self._topic, value, None, pseq % self._partitions, tag=pseq)
             self._outstanding = producer.buffered_bytes > 0 or not self._held.is_set()
-            await runtime.clock.sleep(PACE_MS)
+            await runtime.clock.sleep(self._pace_ms)
         await producer.close(self._patience_ms)
         return 0
 

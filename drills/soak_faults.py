@@ -1,12 +1,15 @@
-"""The menu of a soak: which faults it makes on one broker or one controller, and how often each is drawn."""
+"""The menus of a soak: which faults it makes on one broker or one controller, and how often each is drawn."""
 
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from holdfast.drills.fault_kinds import Given, Undoable
+from holdfast.drills.ground import Ground, LocalGround
 from holdfast.localcluster.faults import clients, damage, disks, limits, network, processes
 from holdfast.localcluster.faults.fault import Fault
 from holdfast.localcluster.faults.places import Field, Part, Place
+from holdfast.localcluster.faults.shapes import WAYS
 from holdfast.localcluster.faults.targets import Targets
 from holdfast.localcluster.nodes import Node
 from holdfast.localcluster.processes import LocalCluster
@@ -26,10 +29,16 @@ _PARTS = (
 class Course:
     """What faults are drawn from."""
 
-    cluster: LocalCluster
+    ground: Ground
     targets: Targets
     chance: random.Random
     topics: Sequence[str]
+
+    @property
+    def cluster(self) -> LocalCluster:
+        """The processes, for faults that only they have."""
+        assert isinstance(self.ground, LocalGround), "only on the menu of processes"
+        return self.ground.cluster
 
     def broker(self) -> Node:
         """A broker, more often one that leads."""
@@ -55,7 +64,7 @@ class Course:
         return self.chance.randrange(1 << 31)
 
 
-Make = Callable[[Course], Sequence[Fault]]
+Make = Callable[[Course], Sequence[Undoable]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +143,7 @@ MENU: dict[str, Entry] = {
     "no-room-in-files": Entry(1, lambda c: (limits.NoRoomInFiles(c.cluster, c.broker()),)),
     "full-disk": Entry(1, lambda c: (disks.FullDisk(c.cluster, c.broker()),)),
     "frozen-disk": Entry(1, lambda c: (disks.FrozenDisk(c.cluster, c.broker()),)),
+    "slow-disk": Entry(1, lambda c: (disks.SlowDisk(c.cluster, c.broker()),)),
     "half-frames": Entry(1, lambda c: (clients.HalfFrames(c.cluster, c.broker()),)),
     "unread-fetches": Entry(1, _unread),
     "metadata-flood": Entry(1, lambda c: (clients.MetadataFlood(c.cluster, c.broker()),)),
@@ -147,4 +157,47 @@ OF_CONTROLLERS: dict[str, Entry] = {
     "pause": Entry(2, lambda c: (processes.Pause(c.cluster, c.controller()),)),
     "power-loss": Entry(2, lambda c: (processes.PowerLoss(c.cluster, c.controller(), seed=c.seed),)),
     "partition": Entry(2, lambda c: (network.Partition.isolate(c.cluster, c.controller()),)),
+}
+
+
+# --- containers ----------------------------------------------------------------------------------------
+
+
+def _container(fault: str) -> Make:
+    return lambda course: course.ground.make(fault, [course.broker()], Given(seed=course.seed))
+
+
+def _controller_container(fault: str) -> Make:
+    return lambda course: course.ground.make(fault, [course.controller()], Given(seed=course.seed))
+
+
+def _parted_container(course: Course) -> Sequence[Undoable]:
+    node = course.broker()
+    others = [other for other in course.ground.nodes.nodes if other != node]
+    shapes = (*(Given(how=how) for how in WAYS), Given(other=others, one_way=True))
+    return course.ground.make("partition", [node], course.chance.choice(shapes))
+
+
+ON_CONTAINERS: dict[str, Entry] = {
+    "kill": Entry(4, _container("kill")),
+    "stop": Entry(3, _container("stop")),
+    "pause": Entry(3, _container("pause")),
+    "partition": Entry(5, _parted_container),
+    "power-loss": Entry(4, _container("power-loss")),
+    "frozen-disk": Entry(1, _container("frozen-disk")),
+    "slow-disk": Entry(1, _container("slow-disk")),
+}
+
+OF_CONTROLLER_CONTAINERS: dict[str, Entry] = {
+    "kill": Entry(2, _controller_container("kill")),
+    "stop": Entry(1, _controller_container("stop")),
+    "pause": Entry(2, _controller_container("pause")),
+    "partition": Entry(2, _controller_container("partition")),
+    "power-loss": Entry(2, _controller_container("power-loss")),
+}
+
+#: {driver: of one broker, and of one controller beside it}
+MENUS: dict[str, tuple[dict[str, Entry], dict[str, Entry]]] = {
+    "local": (MENU, OF_CONTROLLERS),
+    "compose": (ON_CONTAINERS, OF_CONTROLLER_CONTAINERS),
 }

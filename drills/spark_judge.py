@@ -23,6 +23,8 @@ _SMALL_DATA = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
+#: Beyond that, some 50,000 records, compiled queries are worth their time.
+_SMALL_LEDGER_BYTES = 16 << 20
 #: checksum, producer and number of a value
 _NAMING_FIELDS = 3
 
@@ -34,6 +36,7 @@ class SparkJudge:
         """`starts_now`: start in the background (stderr is lost meanwhile); else when needed."""
         self._spark: Any = None
         self._error: Exception | None = None
+        self._is_small = True
         self._thread = threading.Thread(target=self._start, name="spark", daemon=True)
         if starts_now:
             self._thread.start()
@@ -42,8 +45,8 @@ class SparkJudge:
         try:
             from holdfast.durability.session import start_session
 
-            self._spark = start_session("local[*]", "holdfast drill", is_short=True)
-            for key, value in _SMALL_DATA.items():
+            self._spark = start_session("local[*]", "holdfast drill", is_short=self._is_small)
+            for key, value in _SMALL_DATA.items() if self._is_small else ():
                 self._spark.conf.set(key, value)
         except Exception as error:  # noqa: BLE001 - raised again when the verdict is asked for
             self._error = error
@@ -53,6 +56,7 @@ class SparkJudge:
     ) -> tuple[dict[str, Any], dict[str, list[LostRecord]]]:
         """({topic: durability.verdict.Verdict}, {topic: lost records by offset}). Raises: ClusterError."""
         if self._thread.ident is None:
+            self._is_small = sum(file.stat().st_size for file in ledger.iterdir()) <= _SMALL_LEDGER_BYTES
             self._thread.start()
         self._thread.join()
         if self._error is not None:

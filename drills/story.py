@@ -64,8 +64,8 @@ def add_metadata(history: History, bootstrap_servers: str) -> None:
     history.add(metadata_rows(found, history.wall_ms))
 
 
-def add_load(history: History, ledger_folder: Path, topic: str) -> None:
-    """Add rates and latencies of the sends to the topic, from all ledgers in the folder."""
+def add_load(history: History, ledger_folder: Path, topic: str | None = None) -> None:
+    """Add rates and latencies of the sends to the topic, with None to any, from all ledgers in the folder."""
     history.add(load_rows(sorted(ledger_folder.glob("*.jsonl")), topic, history.mono_ns))
 
 

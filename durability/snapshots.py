@@ -84,6 +84,12 @@ def take(
     return int(table.num_rows)
 
 
+def sizes(folder: Path) -> tuple[int, int]:
+    """Numbers of served records and of replicas' batches in a snapshot."""
+    served, batches = (pq.read_metadata(folder / name).num_rows for name in (_SERVED, _BATCHES))
+    return served, batches
+
+
 def judge_all(spark: Any, ledger: Path, folders: Sequence[Path]) -> dict[str, Verdict]:
     """The verdict on each topic of the ledger. The view `violations` is there afterwards."""
     try:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from holdfast.localcluster.compose_disks import ContainerDisks
 from holdfast.localcluster.health import probe
 from holdfast.localcluster.nodes import ClusterError, Node, Nodes
 
@@ -18,6 +19,11 @@ SERVICES = (
     ("broker-2", "broker", 2, 29_092, 29_404, 29_192),
     ("broker-3", "broker", 3, 39_092, 39_404, 39_192),
 )
+COMPOSE_FILE = "docker-compose.yml"
+_PORT_IN_USE = "address already in use"
+_ATTEMPTS, _PAUSE_S = 5, 3.0
+#: Where the volume of a node is in its container.
+HOME = "/var/lib/holdfast"
 #: Not `holdfast`: that is what Compose calls the project of a user whose clone is a folder of this name.
 PROJECT = "holdfast-demo"
 
@@ -25,32 +31,66 @@ PROJECT = "holdfast-demo"
 class ComposeCluster(Nodes):
     """Containers of a separate Compose project; a kill is `docker kill`."""
 
-    def __init__(self, project_folder: Path, project: str | None = PROJECT) -> None:
-        """`project`: None for the one that Compose itself takes in this folder."""
+    def __init__(
+        self, project_folder: Path, project: str | None = PROJECT, override: Path | None = None
+    ) -> None:
+        """`project`: None for the one that Compose itself takes in this folder. `override`: a further
+        Compose file, whose keys win."""
         super().__init__([Node(role, node_id, *ports) for _, role, node_id, *ports in SERVICES])
         self.folder = project_folder
         self._environment = {**os.environ, **({} if project is None else {"COMPOSE_PROJECT_NAME": project})}
+        if override is not None:
+            self._environment["COMPOSE_FILE"] = f"{project_folder / COMPOSE_FILE}{os.pathsep}{override}"
         self._services = {node_id: service for service, _, node_id, *_ in SERVICES}
+        #: set where each container has a disk of its own
+        self.disks: ContainerDisks | None = None
 
     @classmethod
-    def create(cls, project_folder: Path) -> "ComposeCluster":
+    def create(
+        cls, project_folder: Path, project: str = PROJECT, override: Path | None = None
+    ) -> "ComposeCluster":
         """A new cluster. Raises: ClusterError when it exists: `down` would delete its data."""
-        cluster = cls(project_folder)
-        ours = ("-q", "--filter", f"label=com.docker.compose.project={PROJECT}")
+        if not (project_folder / COMPOSE_FILE).exists():
+            raise ClusterError(f"there is no {COMPOSE_FILE} in {project_folder}: go where it is")
+        cluster = cls(project_folder, project, override)
+        ours = ("-q", "--filter", f"label=com.docker.compose.project={project}")
         if cluster._docker("ps", "-a", *ours) or cluster._docker("volume", "ls", *ours):
             raise ClusterError(
-                f"the Compose project {PROJECT} has containers or volumes already: if nothing in them is "
-                f"needed, `docker compose -p {PROJECT} down -v` removes them"
+                f"the Compose project {project} has containers or volumes already: if nothing in them is "
+                f"needed, `docker compose -p {project} down -v` removes them"
             )
         return cluster
 
+    def service(self, node: Node) -> str:
+        """What docker-compose.yml calls it."""
+        return self._services[node.node_id]
+
+    def volume_folder(self, node: Node) -> Path:
+        """Where the node's volume is on this machine. Raises: ClusterError."""
+        found = self._docker(
+            "inspect", "-f", f'{{{{range .Mounts}}}}{{{{if eq .Destination "{HOME}"}}}}'
+            "{{.Source}}{{end}}{{end}}", self._container(node),
+        ).strip()  # fmt: skip
+        if not found:
+            raise ClusterError(f"{node.name} has no volume at {HOME}")
+        return Path(found)
+
     def data_folder(self, node: Node) -> Path | None:
-        """None: the segment files are inside a volume, not readable from here without privileges."""
-        return None
+        """Where the segment files are in the node's volume; None without the privileges to read there."""
+        folder = self.volume_folder(node) / "data"
+        return folder if os.access(folder, os.R_OK | os.X_OK) else None
 
     def up(self, timeout_s: float = 180.0) -> None:
         """Build the image if needed, start all containers, wait until they are healthy."""
-        self._compose("up", "-d", "--build", timeout_s=timeout_s)
+        for attempt in range(_ATTEMPTS):
+            try:
+                self._compose("up", "-d", "--build", timeout_s=timeout_s)
+                break
+            except ClusterError as error:
+                # an outgoing connection may have one of the ports for a moment
+                if _PORT_IN_USE not in str(error) or attempt == _ATTEMPTS - 1:
+                    raise
+                time.sleep(_PAUSE_S)
         self.wait_ready(self.nodes, timeout_s)
 
     def start(self, node: Node) -> None:
@@ -91,31 +131,42 @@ class ComposeCluster(Nodes):
 
     def states(self) -> dict[Node, str]:
         """What Docker says of each container that there is: running, paused, exited, ..."""
-        found = {}
-        for node in self.nodes:
-            container = self._compose("ps", "-a", "-q", self._services[node.node_id]).strip()
-            if container:
-                found[node] = self._docker("inspect", "-f", "{{.State.Status}}", container).strip()
-        return found
+        return self._look("{{.State.Status}}")
+
+    def lives(self) -> dict[Node, str]:
+        """Tells one life of each container from the next; the same for one that is paused meanwhile."""
+        return self._look("{{.State.StartedAt}} {{.State.FinishedAt}}")
+
+    def addresses(self) -> dict[Node, str]:
+        """The address of each container that runs and is on the network."""
+        found = self._look("{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}")
+        return {node: address for node, address in found.items() if address}
+
+    def _look(self, template: str) -> dict[Node, str]:
+        """One question to Docker about all containers that there are."""
+        service = '{{index .Config.Labels "com.docker.compose.service"}}'
+        containers = self._compose("ps", "-a", "-q").split()
+        if not containers:
+            return {}
+        said = self._docker("inspect", "-f", f"{service} {template}", *containers)
+        by_service = dict(line.strip().partition(" ")[::2] for line in said.splitlines())
+        return {
+            node: by_service[self.service(node)] for node in self.nodes if self.service(node) in by_service
+        }
 
     def disconnected(self) -> list[Node]:
         """Containers that are on no network."""
-        return [
-            node
-            for node in self.states()
-            if not self._docker(
-                "inspect", "-f", "{{range .NetworkSettings.Networks}}x{{end}}", self._container(node)
-            ).strip()
-        ]
+        networks = self._look("{{range .NetworkSettings.Networks}}x{{end}}")
+        return [node for node, found in networks.items() if not found]
+
+    @property
+    def project(self) -> str:
+        """The project's name, as its containers have it. Raises: ClusterError without containers."""
+        label = '{{index .Config.Labels "com.docker.compose.project"}}'
+        return self._docker("inspect", "-f", label, self._container(self.nodes[0])).strip()
 
     def _network(self) -> str:
-        label = self._docker(
-            "inspect",
-            "-f",
-            '{{index .Config.Labels "com.docker.compose.project"}}',
-            self._container(self.nodes[0]),
-        )
-        return f"{label.strip()}_default"
+        return f"{self.project}_default"
 
     def is_ready(self, node: Node) -> bool:
         """True when /readyz answers 200: Docker's own healthcheck says so only seconds later."""
@@ -133,6 +184,10 @@ class ComposeCluster(Nodes):
         """What all containers have printed goes into `folder`/compose.log: `down` removes it with them."""
         (folder / "compose.log").write_text(self._compose("logs", "--no-color", "--timestamps"))
 
+    def last_words(self, node: Node, lines: int = 3) -> str:
+        """The end of what a container has printed."""
+        return self._compose("logs", "--no-color", "--tail", str(lines), self.service(node)).strip()
+
     def down(self, timeout_s: float = 120.0) -> None:
         """Stop all containers cleanly and remove them with their volumes."""
         self._compose("down", "-v", timeout_s=timeout_s)
@@ -149,19 +204,28 @@ class ComposeCluster(Nodes):
     def _docker(self, *arguments: str, timeout_s: float = 60.0) -> str:
         command = ["docker", *arguments]
         try:
-            done = subprocess.run(
+            process = subprocess.Popen(
                 command,
                 cwd=self.folder,
                 env=self._environment,
-                capture_output=True,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
                 text=True,
-                timeout=timeout_s,
-                check=False,
+                start_new_session=True,  # Ctrl-C in the terminal is for this process
             )
         except FileNotFoundError:
             raise ClusterError("docker is not installed here; `make demo` needs no containers") from None
+        try:
+            out, err = process.communicate(timeout=timeout_s)
         except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()
             raise ClusterError(f"`{' '.join(command)}` took longer than {timeout_s:.0f} s") from None
-        if done.returncode != 0:
-            raise ClusterError(f"`{' '.join(command)}` failed:\n{done.stderr.strip()[-2000:]}")
-        return done.stdout
+        except BaseException:
+            # The daemon would do the rest all the same, perhaps only after the healing has looked.
+            process.communicate()
+            raise
+        if process.returncode != 0:
+            raise ClusterError(f"`{' '.join(command)}` failed:\n{err.strip()[-2000:]}")
+        return out

@@ -13,8 +13,9 @@ import weakref
 
 from holdfast.localcluster.nodes import ClusterError
 
-#: Below the ports that kernels give to outgoing connections, so that a stopped node's port stays free.
-PORTS = range(20_000, 31_000)
+#: Below the ports that kernels give to outgoing connections, so that a stopped node's port stays free; and
+#: none that docker-compose.yml publishes, or containers could not start beside a local cluster.
+PORTS = range(20_000, 28_000)
 
 
 class ReservedPorts:

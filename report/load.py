@@ -17,8 +17,8 @@ INTERVAL_LEAST_MS = 100.0
 _GOOD = ("ok", "ok1")
 
 
-def load_rows(ledgers: Iterable[Path], topic: str, mono_ns: int) -> list[Row]:
-    """Rows for all sends to a topic; `mono_ns` is the monotonic clock when the run began."""
+def load_rows(ledgers: Iterable[Path], topic: str | None, mono_ns: int) -> list[Row]:
+    """Rows for all sends to a topic, None: to any; `mono_ns` is the monotonic clock when the run began."""
     ended = sorted(end for ledger in ledgers for end in _ends(ledger, topic, mono_ns))
     if not ended:
         return []
@@ -30,7 +30,7 @@ def load_rows(ledgers: Iterable[Path], topic: str, mono_ns: int) -> list[Row]:
     return [_row(first + n * width, width, found.get(n, [])) for n in range(int((last - first) // width) + 1)]
 
 
-def _ends(ledger: Path, topic: str, mono_ns: int) -> Iterator[tuple[float, float, bool]]:
+def _ends(ledger: Path, topic: str | None, mono_ns: int) -> Iterator[tuple[float, float, bool]]:
     """(when it ended, how long it took, whether it was acknowledged) of each send, times in ms."""
     sent: dict[tuple[str, int], int] = {}
     with ledger.open("rb") as file:
@@ -40,7 +40,7 @@ def _ends(ledger: Path, topic: str, mono_ns: int) -> Iterator[tuple[float, float
             except ValueError:
                 continue  # the last line of a producer that was killed
             key = (row["producer"], row["pseq"])
-            if row["topic"] != topic:
+            if topic is not None and row["topic"] != topic:
                 continue
             if row["kind"] == "invoke":
                 sent[key] = row["t0"]

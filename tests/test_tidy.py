@@ -278,7 +278,7 @@ def test_texts_name_the_actor() -> None:
 
 
 #: Tests that need a program of others, which not every machine has: they say why they are skipped.
-FOREIGN_PROGRAMS = ("tests/browser/", "tests/kafka_clients/", "tests/prometheus/")
+FOREIGN_PROGRAMS = ("tests/browser/", "tests/containers/", "tests/kafka_clients/", "tests/prometheus/")
 
 
 def test_nothing_is_left_for_later() -> None:

@@ -22,6 +22,7 @@ FAULTS: dict[str, type[Fault]] = {
         network.SlowLinks,
         disks.FullDisk,
         disks.FrozenDisk,
+        disks.SlowDisk,
         clients.IdleConnections,
         clients.HalfFrames,
         clients.UnreadFetches,

@@ -1,4 +1,4 @@
-"""Disks that are full, or that answer no more: for clusters whose nodes have a disk of their own.
+"""Disks that are full, slow, or that answer no more: for clusters whose nodes have a disk of their own.
 
 That is what the power-loss drivers ext4 and xfs give them (root). A file system of the machine is never
 filled or frozen: the faults are refused there.
@@ -7,7 +7,9 @@ filled or frozen: the faults are refused there.
 import errno
 import fcntl
 import os
+import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,10 @@ from holdfast.localcluster.processes import LocalCluster
 
 BALLAST = "ballast"
 _FREEZE, _THAW = 0xC0045877, 0xC0045878
+#: A disk of the machine has another: it must never be frozen.
+_LOOP_MAJOR = 7
+#: A slow disk is frozen for so long, then it works for so long, and so on.
+STILL_S, GOES_S = 0.2, 0.05
 
 
 @undoes("remove-ballast")
@@ -33,11 +39,7 @@ def _remove_ballast(cluster: LocalCluster, details: Mapping[str, Any]) -> None:
 def _undo_freeze(cluster: LocalCluster, details: Mapping[str, Any]) -> None:
     folder = cluster.data_folder(cluster.node(details["node"])).parent
     if os.path.ismount(folder):
-        try:
-            _order(folder, _THAW)
-        except OSError as error:
-            if error.errno != errno.EINVAL:  # it is not frozen
-                raise
+        thaw(folder)
 
 
 class OwnDiskFault(Fault):
@@ -103,13 +105,80 @@ class FrozenDisk(OwnDiskFault):
 
     def apply(self) -> str:
         folder = self._folder()
-        self._step("thaw", lambda: _order(folder, _FREEZE), node=self.node.name)
+        self._step("thaw", lambda: freeze(folder), node=self.node.name)
         return f"froze the disk of {self.node.name}: writes wait"
+
+
+class SlowDisk(OwnDiskFault):
+    """The node's disk stands still for most of the time, so each write and fsync takes long.
+
+    A thread of this process freezes and thaws it: the disk is as before when the process ends.
+    """
+
+    name = "slow-disk"
+
+    def __init__(self, cluster: LocalCluster, node: Node) -> None:
+        super().__init__(cluster, node)
+        self._alternation: Alternation | None = None
+
+    def apply(self) -> str:
+        self._alternation = Alternation(self._folder(), STILL_S, GOES_S)
+        self._step("thaw", self._alternation.start, node=self.node.name)
+        return f"slowed down the disk of {self.node.name}: writes wait up to {STILL_S * 1000:.0f} ms"
+
+    def heal(self) -> None:
+        if self._alternation is not None:
+            self._alternation.stop()
+        super().heal()
+
+
+def freeze(folder: Path) -> None:
+    """Let writes to the file system at `folder` wait. Raises: OSError, also when it is no loop device."""
+    _order(folder, _FREEZE)
+
+
+def thaw(folder: Path) -> None:
+    """Let them go on; may be repeated. Raises: OSError."""
+    try:
+        _order(folder, _THAW)
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # it is not frozen
+            raise
+
+
+class Alternation:
+    """A thread that freezes and thaws a file system in turn: a disk that is slow, not silent."""
+
+    def __init__(self, folder: Path, still_s: float, goes_s: float) -> None:
+        self._folder, self._still_s, self._goes_s = folder, still_s, goes_s
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._alternate, name="slow disk", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """It is thawed afterwards; may be repeated."""
+        self._over.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    def _alternate(self) -> None:
+        while not self._over.is_set():
+            with suppress(OSError):  # unmounted meanwhile, or frozen by another fault
+                freeze(self._folder)
+                try:
+                    self._over.wait(self._still_s)
+                finally:
+                    thaw(self._folder)
+            self._over.wait(self._goes_s)
 
 
 def _order(folder: Path, number: int) -> None:
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
+        if os.major(os.fstat(descriptor).st_dev) != _LOOP_MAJOR:
+            raise OSError(errno.EXDEV, "no loop device is mounted here: not touched", str(folder))
         fcntl.ioctl(descriptor, number, 0)
     finally:
         os.close(descriptor)

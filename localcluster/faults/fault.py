@@ -4,21 +4,18 @@
 what a crashed process left behind, and `healing` heals at the end of a block, on Ctrl-C and on SIGTERM.
 """
 
-import signal
-import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
 from typing import Any, ClassVar, TypeVar
 
+from holdfast.localcluster.endings import ended_by_sigterm, undisturbed
 from holdfast.localcluster.faults.journal import FaultJournal, Step
 from holdfast.localcluster.nodes import ClusterError, Node
 from holdfast.localcluster.processes import LocalCluster
 
 T = TypeVar("T")
-_SIGTERM_EXIT_CODE = 128 + signal.SIGTERM
 
 
 class FaultRefused(ClusterError):
@@ -71,22 +68,12 @@ def heal_all(folder: Path) -> list[str]:
 @contextmanager
 def healing(cluster: LocalCluster) -> Iterator[None]:
     """Heal every fault of the cluster when the block ends, in any way; SIGTERM and Ctrl-C end it."""
-    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
-    signal.signal(signal.SIGTERM, _end)
-    try:
-        yield
-    finally:
-        for number in before:  # a second Ctrl-C must not interrupt the healing
-            signal.signal(number, signal.SIG_IGN)
+    with ended_by_sigterm():
         try:
-            heal_cluster(cluster)
+            yield
         finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
-
-
-def _end(_number: int, _frame: FrameType | None) -> None:
-    sys.exit(_SIGTERM_EXIT_CODE)
+            with undisturbed():
+                heal_cluster(cluster)
 
 
 def heal_cluster(cluster: LocalCluster) -> list[str]:

@@ -6,12 +6,12 @@ dropped cable. Healed: what waited goes on.
 
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import product
 from typing import Any
 
+from holdfast.localcluster.faults import shapes
 from holdfast.localcluster.faults.fault import Fault, FaultRefused
 from holdfast.localcluster.faults.journal import undoes
-from holdfast.localcluster.links import CLIENTS, Direction
+from holdfast.localcluster.links import Direction
 from holdfast.localcluster.links_process import LinksProcess
 from holdfast.localcluster.nodes import Node
 from holdfast.localcluster.processes import LocalCluster
@@ -62,47 +62,32 @@ class Partition(_Links):
     @classmethod
     def symmetric(cls, cluster: LocalCluster, one: Sequence[Node], other: Sequence[Node]) -> "Partition":
         """Neither side reaches the other."""
-        return cls(
-            cluster, _both_ways(one, other), f"{_names(one)} and {_names(other)} do not reach each other"
-        )
+        return cls(cluster, *shapes.symmetric(one, other))
 
     @classmethod
     def one_way(cls, cluster: LocalCluster, source: Sequence[Node], sink: Sequence[Node]) -> "Partition":
         """What `source` sends does not arrive at `sink`; the other direction works."""
-        words = f"what {_names(source)} sends does not arrive at {_names(sink)}; the other way works"
-        return cls(cluster, _one_way(source, sink), words)
+        return cls(cluster, *shapes.one_way(source, sink))
 
     @classmethod
     def bridge(cls, cluster: LocalCluster, middle: Node) -> "Partition":
         """The other nodes are two halves that do not reach each other; `middle` reaches all."""
-        others = [node for node in cluster.nodes if node != middle]
-        halves = others[0::2], others[1::2]
-        words = f"{_names(halves[0])} and {_names(halves[1])} reach only {middle.name}, not each other"
-        return cls(cluster, _both_ways(*halves), words)
+        return cls(cluster, *shapes.bridge(cluster, middle))
 
     @classmethod
     def isolate(cls, cluster: LocalCluster, node: Node, *, also_clients: bool = False) -> "Partition":
         """No other node reaches this one or is reached; clients neither, if asked for."""
-        others = [other for other in cluster.nodes if other != node]
-        directions = _both_ways([node], others)
-        if also_clients:
-            directions += [(CLIENTS, node.name), (node.name, CLIENTS)]
-        whom = "all other nodes and clients" if also_clients else "all other nodes"
-        return cls(cluster, directions, f"{node.name} is cut off from {whom}")
+        return cls(cluster, *shapes.isolate(cluster, node, also_clients=also_clients))
 
     @classmethod
     def isolate_from_controllers(cls, cluster: LocalCluster, node: Node) -> "Partition":
         """The node and the controllers do not reach each other; brokers and clients reach it."""
-        others = [other for other in cluster.controllers if other != node]
-        return cls(
-            cluster, _both_ways([node], others), f"{node.name} is cut off from the (other) controllers"
-        )
+        return cls(cluster, *shapes.isolate_from_controllers(cluster, node))
 
     @classmethod
     def isolate_from_brokers(cls, cluster: LocalCluster, node: Node) -> "Partition":
         """The node and the (other) brokers do not reach each other: a leader without followers."""
-        others = [other for other in cluster.brokers if other != node]
-        return cls(cluster, _both_ways([node], others), f"{node.name} is cut off from the (other) brokers")
+        return cls(cluster, *shapes.isolate_from_brokers(cluster, node))
 
 
 class SlowLinks(_Links):
@@ -115,21 +100,11 @@ class SlowLinks(_Links):
     ) -> None:
         super().__init__(cluster, (*one, *other))
         self.delay_ms = delay_ms
-        self._delays = [(*direction, delay_ms) for direction in _both_ways(one, other)]
-        self._words = f"between {_names(one)} and {_names(other)} everything takes {delay_ms} ms longer"
+        self._delays = [(*direction, delay_ms) for direction in shapes.both_ways(one, other)]
+        self._words = (
+            f"between {shapes.names(one)} and {shapes.names(other)} everything takes {delay_ms} ms longer"
+        )
 
     def apply(self) -> str:
         self._give({"delay": self._delays})
         return self._words
-
-
-def _one_way(source: Sequence[Node], sink: Sequence[Node]) -> list[Direction]:
-    return [(a.name, b.name) for a, b in product(source, sink) if a != b]
-
-
-def _both_ways(one: Sequence[Node], other: Sequence[Node]) -> list[Direction]:
-    return _one_way(one, other) + _one_way(other, one)
-
-
-def _names(nodes: Sequence[Node]) -> str:
-    return ", ".join(node.name for node in nodes)

@@ -15,6 +15,30 @@ from holdfast.protocol.messages.topics import DescribedPartition
 
 _ASK_TIMEOUT_MS = 10_000
 _OF_PARTITION = re.compile(r"(leader|follower|followers|replicas) of (.+)-(\d+)")
+_ROLES = (
+    "active controller",
+    "most leaders",
+    "random",
+    "random node",
+    "random broker",
+    "random controller",
+    "all brokers",
+    "all controllers",
+)
+_NAMES = re.compile(r"((broker-|controller-)?\d+)([ ,]+(broker-|controller-)?\d+)*")
+POSSIBLE = (
+    "an id or a name (3, broker-3), `leader of t-0`, `follower of t-0`, `followers of t-0`, "
+    "`replicas of t-0`, `active controller`, `most leaders`, `random broker`, `random controller`, "
+    "`all brokers`, `all controllers`"
+)
+
+
+def problem_of(words: str) -> str:
+    """Why the words cannot name a node of any cluster; empty when they may."""
+    words = " ".join(words.split())
+    if words in _ROLES or _NAMES.fullmatch(words) or _OF_PARTITION.fullmatch(words):
+        return ""
+    return f"no target {words!r}; possible: {POSSIBLE}"
 
 
 class Targets:

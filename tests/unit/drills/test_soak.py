@@ -1,8 +1,12 @@
 """The result of a soak: Spark's verdict first, then what was not as it must be."""
 
+import pytest
+
+from holdfast.drills.chaos_report import OVER_BUDGET, ChaosReport, merged
+from holdfast.drills.ground import NEEDS_DISKS, not_possible
 from holdfast.drills.outcome import DrillResult
-from holdfast.drills.soak import SoakReport
-from holdfast.drills.soak_faults import MENU, OF_CONTROLLERS
+from holdfast.drills.soak import RECORDS_MAX_PER_TOPIC, records_per_second, topic_configs
+from holdfast.drills.soak_faults import MENU, MENUS, OF_CONTROLLERS
 from holdfast.durability.verdict import Verdict, inconclusive
 from holdfast.localcluster.faults.catalogue import FAULTS
 
@@ -10,8 +14,8 @@ GOOD = Verdict(counts={"lost": 0}, samples={}, facts={"acked": 10})
 LOST = Verdict(counts={"lost": 3}, samples={}, facts={"acked": 10})
 
 
-def report(*complaints: str, **verdicts: Verdict) -> SoakReport:
-    return SoakReport(1, complaints=list(complaints), verdicts=verdicts)
+def report(*complaints: str, **verdicts: Verdict) -> ChaosReport:
+    return ChaosReport(1, complaints=list(complaints), verdicts=verdicts)
 
 
 def test_the_worst_verdict_decides_then_the_complaints() -> None:
@@ -37,3 +41,42 @@ def test_lost_records_are_counted_and_shown_to_people_and_scripts() -> None:
 
 def test_the_menu_has_only_faults_that_there_are() -> None:
     assert MENU.keys() | OF_CONTROLLERS.keys() <= FAULTS.keys()
+
+
+def test_over_budget_lost_records_are_possible_but_no_anomaly_is() -> None:
+    duplicated = Verdict(counts={"duplicated": 1}, samples={}, facts={"acked": 10})
+    results = [
+        ChaosReport(1, expectation=OVER_BUDGET, verdicts=verdicts).result
+        for verdicts in ({"a": LOST}, {"a": LOST, "b": duplicated})
+    ]
+    assert results == [DrillResult.EXPECTED, DrillResult.ANOMALY]
+
+
+def test_without_a_verdict_only_a_run_that_asked_for_none_is_good() -> None:
+    missing = ChaosReport(1, unjudged="pyspark is not installed")
+    unwanted = ChaosReport(1, unjudged="--no-verdict", is_unjudged_on_purpose=True)
+    broken = ChaosReport(1, complaints=["broker-1 has ended"], is_unjudged_on_purpose=True)
+    assert missing.result is DrillResult.INCONCLUSIVE
+    assert unwanted.result is DrillResult.EXPECTED
+    assert broken.result is DrillResult.BROKEN
+    assert unwanted.as_json()["data"]["lost"] is None
+
+
+def test_verdicts_on_several_topics_are_added_up() -> None:
+    both = merged({"a": GOOD, "b": LOST, "c": inconclusive("nothing was acknowledged")})
+    assert both.counts["lost"] == 3
+    assert both.facts["acked"] == 20
+    assert both.inconclusive == ("nothing was acknowledged",)
+
+
+@pytest.mark.parametrize("minutes", [0.5, 5, 30, 600])
+def test_a_soak_writes_no_more_however_long_it_is(minutes: float) -> None:
+    written = records_per_second(minutes) * minutes * 60
+    assert written <= RECORDS_MAX_PER_TOPIC
+    assert int(topic_configs(minutes)["segment.bytes"]) >= 64 << 10
+
+
+def test_each_driver_has_a_menu_of_faults_that_it_can_make() -> None:
+    assert MENUS.keys() == {"local", "compose"}
+    for menu in MENUS["compose"]:
+        assert not_possible("compose", sorted(menu.keys() - NEEDS_DISKS)) == []

@@ -1,12 +1,17 @@
 """Faults of containers: what Docker is asked, and that healing touches only what is not as it should be."""
 
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
+from holdfast.localcluster import compose_faults
 from holdfast.localcluster.compose import ComposeCluster
 from holdfast.localcluster.compose_faults import CONTAINER_FAULTS, heal_containers
-from holdfast.localcluster.nodes import Node
+from holdfast.localcluster.faults import shapes
+from holdfast.localcluster.faults.fault import FaultRefused
+from holdfast.localcluster.nodes import Node, Nodes
 
 
 class Docker(ComposeCluster):
@@ -23,7 +28,7 @@ class Docker(ComposeCluster):
 
     def _compose(self, *arguments: str, timeout_s: float = 60.0) -> str:
         if arguments[:1] == ("ps",):
-            return arguments[-1]
+            return arguments[-1] if arguments[-1] != "-q" else " ".join(self._services.values())
         self.asked.append(" ".join(arguments))
         return ""
 
@@ -31,11 +36,13 @@ class Docker(ComposeCluster):
         if arguments[0] != "inspect":
             self.asked.append(" ".join(arguments))
             return ""
-        if "State.Status" in arguments[2]:
-            return self.now.get(arguments[-1], "running")
-        if "Networks" in arguments[2]:
-            return "" if arguments[-1] in self.off else "x"
-        return "mine"
+        template, asked_for = arguments[2], arguments[3:]
+        if "compose.project" in template:
+            return "mine"
+        if "State.Status" in template:
+            return "".join(f"{name} {self.now.get(name, 'running')}\n" for name in asked_for)
+        assert "Networks" in template
+        return "".join(f"{name} {'' if f'id-of-{name}' in self.off else 'x'}\n" for name in asked_for)
 
 
 @pytest.mark.parametrize(
@@ -78,3 +85,59 @@ def test_what_was_left_behind_is_found_by_looking() -> None:
         "unpause broker-1",
         "network connect --alias broker-3 mine_default id-of-broker-3",
     ]
+
+
+# --- partitions ----------------------------------------------------------------------------------------
+
+
+class Links:
+    """Rules that only take notes."""
+
+    cut_now: ClassVar[set[tuple[str, str]]] = set()
+
+    def __init__(self, project: str) -> None:
+        assert project == "mine"
+
+    def cut(self, pairs: Iterable[tuple[str, str]]) -> None:
+        self.cut_now.update(pairs)
+
+    def mend(self, pairs: Iterable[tuple[str, str]]) -> None:
+        self.cut_now.difference_update(pairs)
+
+
+@pytest.mark.parametrize(
+    ("shape", "reached"),
+    [
+        (shapes.isolate, {(101, 102), (101, 1), (1, 3)}),
+        (shapes.isolate_from_brokers, {(101, 2), (1, 102), (2, 101)}),
+        (shapes.isolate_from_controllers, {(1, 2), (2, 1), (101, 3)}),
+        (shapes.bridge, {(2, 101), (2, 102), (1, 2), (3, 2)}),
+    ],
+)
+def test_containers_are_parted_as_the_shape_says_and_healed(
+    monkeypatch: pytest.MonkeyPatch,
+    shape: Callable[[Nodes, Node], shapes.Shape],
+    reached: set[tuple[int, int]],
+) -> None:
+    monkeypatch.setattr(compose_faults, "ContainerLinks", Links)
+    docker = Docker()
+    monkeypatch.setattr(
+        docker, "addresses", lambda: {node: f"10.0.0.{node.node_id}" for node in docker.nodes}
+    )
+    fault = compose_faults.CutContainers(docker, shape(docker, docker.broker(2)))
+    assert "broker-2" in fault.apply()
+    ids = {(int(one.rpartition(".")[2]), int(other.rpartition(".")[2])) for one, other in Links.cut_now}
+    assert ids
+    if shape is not shapes.bridge:
+        assert all(2 in pair for pair in ids)
+    assert not ids & reached
+    fault.heal()
+    assert not Links.cut_now
+
+
+def test_a_disk_of_the_machine_is_never_cut_or_frozen() -> None:
+    docker = Docker()
+    for fault in ("power-loss", "frozen-disk", "slow-disk"):
+        with pytest.raises(FaultRefused, match="a disk of this machine"):
+            CONTAINER_FAULTS[fault](docker, [docker.broker(2)]).apply()
+    assert docker.asked == []

@@ -4,6 +4,7 @@ import socket
 
 import pytest
 
+from holdfast.localcluster.compose import SERVICES
 from holdfast.localcluster.nodes import ClusterError
 from holdfast.localcluster.ports import PORTS, ReservedPorts
 
@@ -23,6 +24,12 @@ def test_ports_are_distinct_and_never_those_of_outgoing_connections() -> None:
     assert len(set(numbers)) == 12
     assert set(numbers) <= set(PORTS)
     assert max(PORTS) < 32_768
+
+
+def test_no_port_of_the_containers_is_chosen_by_itself() -> None:
+    published = {port for _, _, _, *ports in SERVICES for port in ports if port}
+    assert len(published) == 12
+    assert not published & set(PORTS)
 
 
 def test_a_port_that_something_listens_on_is_left_out_and_refused() -> None:

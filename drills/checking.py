@@ -1,0 +1,129 @@
+"""Consumers that check what they read while the cluster is broken, before Spark compares everything.
+
+`StreamCheck` decides (pure); `CheckingConsumer` owns a thread with an event loop, a runtime and a consumer.
+"""
+
+import threading
+from collections.abc import Callable, Sequence
+
+from holdfast.client.consumer import Consumer, ConsumerRecord
+from holdfast.client.core.errors import ClientError, CorruptRecords, LogTruncated, NoSuchOffset
+from holdfast.client.core.history import parse_value
+from holdfast.localcluster.nodes import ClusterError
+from holdfast.runtime.api import Runtime
+from holdfast.runtime.real.machine import run
+
+#: Complaints of one consumer that are kept; more would say the same.
+COMPLAINTS_MAX = 5
+_POLL_MS = 200.0
+_READ_MAX = 5_000
+
+
+class StreamCheck:
+    """What one consumer has seen: offsets rise, values are whole, each producer's numbers rise.
+
+    Keeps a number a partition and one a partition and producer, however much is read.
+    """
+
+    def __init__(self) -> None:
+        self._next_offset: dict[tuple[str, int], int] = {}
+        self._last_pseq: dict[tuple[str, int, str], int] = {}
+        #: records read
+        self.count = 0
+        self.complaints: list[str] = []
+
+    def take(self, records: Sequence[ConsumerRecord]) -> None:
+        """Check records in the order in which they came."""
+        for record in records:
+            self._take(record)
+        self.count += len(records)
+
+    def complain(self, text: str) -> None:
+        """Keep the first few."""
+        if len(self.complaints) < COMPLAINTS_MAX:
+            self.complaints.append(text)
+
+    def cut(self) -> None:
+        """The log was cut below what was read: what comes now may have been seen before."""
+        self._next_offset.clear()
+        self._last_pseq.clear()
+
+    def _take(self, record: ConsumerRecord) -> None:
+        place = (record.topic, record.partition)
+        where = f"{record.topic}-{record.partition}, offset {record.offset}"
+        if record.offset < self._next_offset.get(place, 0):
+            self.complain(f"{where} came after offset {self._next_offset[place] - 1}")
+        self._next_offset[place] = record.offset + 1
+        value = parse_value(record.value or b"")
+        if value is None:
+            self.complain(f"{where} is damaged or was never sent")
+            return
+        last = self._last_pseq.get((*place, value.producer), -1)
+        if value.pseq <= last:
+            self.complain(f"{where}: record {value.pseq} of {value.producer} came after its record {last}")
+        self._last_pseq[*place, value.producer] = value.pseq
+
+
+class CheckingConsumer:
+    """Reads one topic from its first record on until it is stopped."""
+
+    def __init__(
+        self, bootstrap_servers: str, topic: str, *, name: str, says: Callable[[str], None] = lambda _: None
+    ) -> None:
+        """`says` hears of a log that was cut below what was read."""
+        self.name = name
+        self.check = StreamCheck()
+        #: how often the log was cut below what was read
+        self.cuts = 0
+        self._servers = bootstrap_servers
+        self._topic = topic
+        self._says = says
+        self._stop = threading.Event()
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        """Begin to read; waits for nothing."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End it; what it found is in `check`. Raises: ClusterError when it failed by itself."""
+        self._stop.set()
+        if self._thread.ident is None:
+            return
+        self._thread.join(30.0)
+        if self._thread.is_alive():
+            raise ClusterError(f"consumer {self.name} does not end")
+        if self._error is not None:
+            raise ClusterError(f"consumer {self.name} failed: {self._error}") from self._error
+
+    def _run(self) -> None:
+        try:
+            run(self._work)
+        except BaseException as error:  # noqa: BLE001 - handed to the thread that waits
+            self._error = error
+
+    async def _work(self, runtime: Runtime) -> int:
+        consumer = Consumer(
+            self._servers, self._topic, auto_offset_reset="none", client_id=self.name, runtime=runtime
+        )
+        async with consumer:
+            consumer.assign(dict.fromkeys(await consumer.partitions(self._topic), "earliest"))
+            while not self._stop.is_set():
+                try:
+                    self.check.take(await consumer.poll(_READ_MAX, timeout_ms=_POLL_MS))
+                except (LogTruncated, NoSuchOffset) as error:
+                    self._cut(str(error))
+                    consumer.seek_to_beginning(*consumer.assignment)
+                except CorruptRecords as error:
+                    self.check.complain(str(error))
+                    if error.next_offset is not None:
+                        consumer.seek(error.partition, error.next_offset)
+                except ClientError:  # no broker answers now
+                    await runtime.clock.sleep(_POLL_MS)
+        return 0
+
+    def _cut(self, text: str) -> None:
+        self.cuts += 1
+        self.check.cut()
+        self._says(f"{self.name}: what was read is gone: {text}")

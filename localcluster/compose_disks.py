@@ -1,0 +1,82 @@
+"""Disks of their own for the containers of one run: loop devices that Docker mounts as their volumes (root).
+
+So a container can lose power, or have a disk that hangs, without touching a disk of the machine. Owns the
+image files and the loop devices; the cut itself is `localcluster.power.loop_disk`'s.
+"""
+
+import errno
+import os
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from holdfast.localcluster.nodes import ClusterError
+from holdfast.localcluster.power.loop_disk import FILE_SYSTEMS, LoopDisk, why_not
+
+#: Of the Dockerfile: it must own the root of its volume.
+_USER = "10001:10001"
+_IMAGE_BYTES = 2 << 30
+_COMMAND_S = 60.0
+
+
+class ContainerDisks:
+    """One image and one loop device for each service."""
+
+    def __init__(self, folder: Path, services: Sequence[str]) -> None:
+        """`folder` takes the images; nothing is made yet."""
+        self._images = {service: folder / f"{service}.img" for service in services}
+        self._devices: dict[str, str] = {}
+
+    @staticmethod
+    def why_not() -> str:
+        """Why containers cannot have such disks on this machine; empty when they can."""
+        return why_not(FILE_SYSTEMS["ext4"])
+
+    def attach(self) -> None:
+        """Make the file systems and the devices. Raises: ClusterError; `detach` removes what there is."""
+        for service, image in self._images.items():
+            with image.open("xb") as file:
+                file.truncate(_IMAGE_BYTES)
+            _run("mkfs.ext4", "-q", "-F", "-E", f"root_owner={_USER},lazy_itable_init=1", str(image))
+            self._devices[service] = _run("losetup", "--find", "--show", str(image)).strip()
+
+    def detach(self) -> None:
+        """Remove the devices; the images stay. Raises: ClusterError."""
+        for service in list(self._devices):
+            _run("losetup", "--detach", self._devices[service])
+            del self._devices[service]
+
+    def volumes(self) -> Mapping[str, Any]:
+        """The `volumes` of a Compose file, for volumes that are called as their services."""
+        options = {"type": "ext4", "o": "noatime"}
+        return {
+            service: {"driver": "local", "driver_opts": {**options, "device": device}}
+            for service, device in self._devices.items()
+        }
+
+    def cut_power(self, service: str, volume: Path) -> None:
+        """Nothing that is written to the volume reaches its image any more. Raises: ClusterError."""
+        LoopDisk(self._images[service], volume, FILE_SYSTEMS["ext4"]).cut_power()
+
+
+def has_no_power(volume: Path) -> bool:
+    """True when the power of what is mounted there was cut."""
+    try:
+        os.close(os.open(volume, os.O_RDONLY | os.O_DIRECTORY))
+        os.listdir(volume)
+    except OSError as error:
+        return error.errno == errno.EIO
+    return False
+
+
+def _run(*command: str) -> str:
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=_COMMAND_S, check=False, start_new_session=True
+        )
+    except (FileNotFoundError, subprocess.TimeoutExpired) as error:
+        raise ClusterError(f"`{' '.join(command)}`: {error}") from error
+    if done.returncode != 0:
+        raise ClusterError(f"`{' '.join(command)}` failed: {done.stderr.strip()}")
+    return done.stdout

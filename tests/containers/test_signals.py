@@ -1,0 +1,56 @@
+"""Ctrl-C and SIGTERM in the middle of each action on containers: afterwards they are as before."""
+
+import shutil
+import signal
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from holdfast.localcluster.compose import ComposeCluster
+from holdfast.localcluster.nodes import ClusterError
+from tests.e2e.chaos_command import ROOT, Command
+from tests.e2e.leftovers import leftovers
+
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.long,
+    pytest.mark.xdist_group("containers"),
+    pytest.mark.timeout(900),
+]
+
+PROJECT = "holdfast-signals"
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+@pytest.fixture(scope="module")
+def containers() -> Iterator[ComposeCluster]:
+    if shutil.which("docker") is None:
+        pytest.skip("docker is not installed")
+    try:
+        found = ComposeCluster.create(ROOT, PROJECT)
+        found.up()
+    except ClusterError as error:
+        pytest.skip(f"no containers here: {error}")
+    try:
+        yield found
+    finally:
+        found.down()
+
+
+@pytest.mark.parametrize("number", SIGNALS, ids=lambda number: number.name)
+@pytest.mark.parametrize("fault", ["kill", "stop", "pause", "partition"])
+@pytest.mark.parametrize("waits", [True, False], ids=["lasting", "being-made"])
+def test_containers_are_as_before_after_a_signal(
+    containers: ComposeCluster, fault: str, number: signal.Signals, waits: bool
+) -> None:
+    before = (leftovers(ROOT / "none"), containers.states(), containers.disconnected())
+    words = ("--driver", "compose", "--project", PROJECT, "--target", "broker-2", "--seconds", "600")
+    command = Command(fault, *words)
+    if waits:
+        command.wait_for("broker-2")
+    else:  # while Docker is being asked, or just before or after it
+        time.sleep(2.0)
+    command.end(number)
+    assert (leftovers(ROOT / "none"), containers.states(), containers.disconnected()) == before
+    containers.wait_ready(containers.nodes, 120)
