@@ -46,7 +46,14 @@ class PlantedLogs:
         self,
         logs: Mapping[tuple[str, int], Log],
         silent_from: Mapping[tuple[str, int], int] | None = None,
+        *,
+        replicas: tuple[int, ...] = (NODE_ID,),
+        first_ends: Mapping[tuple[str, int], int] | None = None,
     ) -> None:
+        """`replicas`: as the metadata has them, all in sync. `first_ends`: what the first question about a
+        partition's end is answered, as if records came in afterwards."""
+        self._replicas = replicas
+        self._first_ends = dict(first_ends or {})
         #: partitions that have nothing to say from this offset on, although they claim a later end
         self._silent_from = dict(silent_from or {})
         self._logs = {place: [(parse_header(batch), batch) for batch in log] for place, log in logs.items()}
@@ -124,9 +131,11 @@ class PlantedLogs:
                 code = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
                 rows.append(DescribedTopic(code, name, bytes(16), False, (), ()))
                 continue
-            one = (NODE_ID,)
+            all_of_them = self._replicas
             partitions = tuple(
-                DescribedPartition(0, index, NODE_ID, LEADER_EPOCH, 0, one, one, (), (), NODE_ID, 1, 0, ())
+                DescribedPartition(
+                    0, index, NODE_ID, LEADER_EPOCH, 0, all_of_them, all_of_them, (), (), NODE_ID, 1, 0, ()
+                )
                 for index in self._partitions(name)
             )
             rows.append(DescribedTopic(0, name, self._ids[name], False, (), partitions))
@@ -136,6 +145,8 @@ class PlantedLogs:
         rows = []
         for asked in exchange.message.partitions:
             start, end = self._end(self._names[asked.topic_id], asked.partition_index)
+            if asked.timestamp != EARLIEST_TIMESTAMP:
+                end = self._first_ends.pop((self._names[asked.topic_id], asked.partition_index), end)
             offset = start if asked.timestamp == EARLIEST_TIMESTAMP else end
             rows.append(
                 ListOffsetsPartitionResponse(
