@@ -50,6 +50,7 @@ from holdfast.broker.time_lookup import find_record
 from holdfast.metadata.answer_steps import AnswerSteps
 from holdfast.metadata.ids import PartitionId
 from holdfast.metadata.questions import QUESTION_APIS, Asked, answer_steps
+from holdfast.metadata.shown_changes import shows_changes
 from holdfast.protocol.api_keys import ApiKey
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.fetch import (
@@ -89,6 +90,9 @@ FORWARDED_APIS = (
 FORWARDED_MAX = 1000
 #: Between two attempts to reach the active controller for a client.
 FORWARD_RETRY_MS = 50
+#: How long a forwarded change that is done is waited for in the broker's own image, and how often it looks.
+CHANGE_SHOWN_MAX_MS = 1_000
+CHANGE_SHOWN_POLL_MS = 5
 
 _LEVELS = {Level.INFO: logging.INFO, Level.WARNING: logging.WARNING, Level.ERROR: logging.ERROR}
 _NO_RECORDS = memoryview(b"")
@@ -301,6 +305,7 @@ class BrokerServer:
                         ErrorCode.NOT_CONTROLLER,
                         ErrorCode.NOT_LEADER_OR_FOLLOWER,
                     ):
+                        await self._show_change(exchange.message, response)
                         exchange.respond(response)
                         self._forwarded -= 1
                         return
@@ -309,6 +314,17 @@ class BrokerServer:
         if exchange.is_open:
             exchange.fail(code, text)
         self._forwarded -= 1
+
+    async def _show_change(self, request: Any, response: Any) -> None:
+        """Wait until the image shows what was changed: the next question may come to this broker.
+
+        Not for ever: another change may have undone it, or this broker may hear nothing of it for now.
+        """
+        deadline_ms = self._clock.now_ms() + CHANGE_SHOWN_MAX_MS
+        while not self.pump.is_ended and not shows_changes(self.core.image, request, response):
+            if self._clock.now_ms() >= deadline_ms:
+                return
+            await self._clock.sleep(CHANGE_SHOWN_POLL_MS)
 
     # --- effects -------------------------------------------------------------------------------------------
 

@@ -1,6 +1,7 @@
 """What operators ask of any broker: forwarded to the active controller, or answered from its image."""
 
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
@@ -30,7 +31,7 @@ from holdfast.protocol.messages.elect_leaders import (
 )
 from holdfast.protocol.messages.features import FeatureUpdate, UpdateFeaturesRequest, UpgradeType
 from holdfast.protocol.messages.fetch import FetchPartition, FetchRequest
-from holdfast.protocol.messages.metadata import DescribeClusterRequest
+from holdfast.protocol.messages.metadata import DescribeClusterRequest, MetadataRequest
 from holdfast.protocol.messages.produce import ProducePartition, ProduceRequest
 from holdfast.protocol.messages.reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -40,7 +41,12 @@ from holdfast.protocol.messages.reassignments import (
     ReassignableTopic,
 )
 from holdfast.protocol.messages.replica_log_info import GetReplicaLogInfoRequest
-from holdfast.protocol.messages.topics import CreatableTopic, CreateTopicsRequest, ReplicaAssignment
+from holdfast.protocol.messages.topics import (
+    CreatableTopic,
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+    ReplicaAssignment,
+)
 from holdfast.protocol.messages.unregister_broker import UnregisterBrokerRequest
 from holdfast.rpc.channel import CallRefused, Channel
 from holdfast.runtime.memory.machine import memory_runtime
@@ -76,6 +82,44 @@ async def configured(cluster: Cluster, broker_id: int, name: str) -> tuple[str |
     question = DescribeConfigsRequest((ConfigResource(*TOPIC, (name,)),))
     (row,) = (await cluster.call(broker_id, question)).results
     return row.configs[0].value, row.configs[0].config_source
+
+
+def hear_late(cluster: Cluster, broker_id: int, delay_ms: int) -> None:
+    """This broker hears so much later than others what was committed."""
+    server = cluster[broker_id].node.server
+    hear = server.on_committed
+
+    def later(*news: Any) -> None:
+        cluster.clock.call_later(delay_ms, lambda: hear(*news))
+
+    server.on_committed = later  # type: ignore[assignment,method-assign]
+
+
+async def test_who_changes_something_through_a_broker_sees_it_there_at_once(cluster: Cluster) -> None:
+    for broker_id, delay_ms in ((1, 0), (2, 40), (3, 400)):
+        hear_late(cluster, broker_id, delay_ms)
+        name = f"t-{broker_id}"
+        topic = CreatableTopic(name, 1, 3, (), ())
+        assert (await cluster.call(broker_id, CreateTopicsRequest(0, False, (topic,)))).topics[
+            0
+        ].error_code == NONE
+        assert await listed(cluster, broker_id) == [name]
+        change = AlterableConfig("min.insync.replicas", ConfigOperation.SET, "3")
+        alter = IncrementalAlterConfigsRequest(False, (AlterConfigsResource(2, name, (change,)),))
+        await cluster.call(broker_id, alter)
+        question = DescribeConfigsRequest((ConfigResource(2, name, ("min.insync.replicas",)),))
+        assert (await cluster.call(broker_id, question)).results[0].configs[0].value == "3"
+        more = CreatePartitionsRequest(0, False, (CreatePartitionsTopic(name, 4, None),))
+        await cluster.call(broker_id, more)
+        (described,) = (await cluster.call(broker_id, MetadataRequest((name,)))).topics
+        assert len(described.partitions) == 4
+        await cluster.call(broker_id, DeleteTopicsRequest(0, (name,)))
+        assert await listed(cluster, broker_id) == []
+
+
+async def listed(cluster: Cluster, broker_id: int) -> list[str]:
+    """The topics that a broker knows."""
+    return [topic.name for topic in (await cluster.call(broker_id, MetadataRequest(None))).topics]
 
 
 def min_isrs(cluster: Cluster) -> list[int]:
