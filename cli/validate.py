@@ -1,7 +1,6 @@
 """`holdfast validate`: was anything that was acknowledged lost? Ledgers against the cluster, judged by Spark.
 
-Exit codes: 0 all well; 4 lost; 5 moved, duplicated, unexpected, corrupt, reordered or diverged;
-6 inconclusive; 2 usage.
+Exit codes: 0 all well; 4 lost; 5 any other class that must not occur; 6 inconclusive; 2 usage.
 """
 
 import json
@@ -17,8 +16,11 @@ from holdfast.cli.progress import Progress
 
 
 @click.command()
+@click.option("--ledger", type=click.Path(exists=True), help="Ledger file, or folder with ledger files.")
 @click.option(
-    "--ledger", required=True, type=click.Path(exists=True), help="Ledger file, or folder with ledger files."
+    "--foreign",
+    type=click.Path(exists=True),
+    help="The same of any Kafka client, which knows records by the SHA-256 of their values.",
 )
 @click.option(
     "--bootstrap-server",
@@ -56,6 +58,19 @@ from holdfast.cli.progress import Progress
     help="Longest read without progress.",
 )
 @click.option(
+    "--min-acked",
+    "acked_min",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    help="Fewer sends acknowledged with acks=all are inconclusive.",
+)
+@click.option(
+    "--one-clock",
+    is_flag=True,
+    help="All producers ran on one machine that was not started again: compare their times, too.",
+)
+@click.option(
     "--output",
     type=click.Choice(["text", "json", "prometheus"]),
     default="text",
@@ -63,15 +78,21 @@ from holdfast.cli.progress import Progress
     help="Form of the answer; prometheus is for the text-file collector.",
 )
 def command(
-    ledger: str,
+    ledger: str | None,
+    foreign: str | None,
     bootstrap_server: str,
     master: str,
     log_dirs: tuple[str, ...],
     report: str | None,
     timeout_ms: int,
+    acked_min: int,
+    one_clock: bool,
     output: str,
 ) -> None:
     """Compare ledgers with what the cluster serves: was anything lost?"""
+    given = ledger or foreign
+    if given is None or (ledger and foreign):
+        raise click.UsageError("give --ledger or --foreign")
     folders = parse_log_dirs(log_dirs)
     for folder in ",".join(folders.values()).split(",") if folders and master.startswith("local") else ():
         if not Path(folder).is_dir():
@@ -80,12 +101,15 @@ def command(
     from holdfast.durability.validate import ValidateOptions, run
 
     options = ValidateOptions(
-        ledger=ledger,
+        ledger=given,
+        is_foreign=foreign is not None,
         bootstrap_servers=bootstrap_server,
         log_dirs=folders,
         master=master,
         report=report,
         timeout_ms=timeout_ms,
+        acked_min=acked_min,
+        one_clock=one_clock,
     )
     with Progress() as progress:
         verdict = run(options, progress.phase)

@@ -103,9 +103,12 @@ class Ledger:
         leader_epoch: int,
         error: str | None,
         t1: int,
+        topic_id: bytes = b"",
     ) -> None:
-        """A batch has its outcome. Raises: DiskError."""
-        lines = self._rows.complete(pseqs, topic, partition, outcome, base_offset, leader_epoch, error, t1)
+        """A batch has its outcome; `topic_id` is the one it was sent to, if it was. Raises: DiskError."""
+        lines = self._rows.complete(
+            pseqs, topic, partition, outcome, base_offset, leader_epoch, error, t1, topic_id
+        )
         self._pending.append(lines)
         self._pending_size += len(lines)
         if self._pending_size > _PENDING_MAX:

@@ -564,6 +564,7 @@ class Producer:
                     batch.leader_epoch,
                     error,
                     self._clock.now_ns(),
+                    batch.sent_topic_id,
                 )
             except DiskError as disk_error:
                 self._ledger_failed(disk_error)

@@ -12,22 +12,13 @@ from holdfast.cli.tables import table_lines
 from holdfast.drills.drill import Drill
 from holdfast.drills.outcome import DrillResult, LostRecord, Run, most_lost, predicted_loss
 from holdfast.drills.settings import Axis
+from holdfast.durability.verdict import ALLOWED, FORBIDDEN
 
 #: most lost records that are printed with offset and value
 SHOWN_MAX = 10
 #: classes of the verdict that are always printed
 _ALWAYS = ("lost",)
-_CLASSES = (
-    "lost",
-    "moved",
-    "duplicated",
-    "unexpected",
-    "corrupt",
-    "reordered",
-    "diverged",
-    "recovered",
-    "lost_weakly_acked",
-)
+_CLASSES = (*FORBIDDEN, *ALLOWED)
 
 
 def run_lines(run: Run) -> list[str]:

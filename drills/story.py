@@ -77,7 +77,7 @@ def verdict_row(verdict: Verdict) -> dict[str, Any]:
         "counts": dict(verdict.counts),
         "facts": dict(verdict.facts),
         "samples": {name: [dict(row) for row in rows] for name, rows in verdict.samples.items()},
-        "reasons": list(verdict.inconclusive),
+        "reasons": [*verdict.inconclusive, *verdict.doubts],
     }
 
 

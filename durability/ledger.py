@@ -1,47 +1,54 @@
 """Ledgers as a table of sends, and what is wrong with them (D11).
 
-Reads the JSON lines with an explicit schema and pairs `invoke` with `complete`. A last line that a crash cut
-is tolerated: its send stays unanswered, which claims nothing. Any other line that cannot be read makes a
-ledger unreadable. Never judges the log.
+Pairs each send with its answer in one pass. A last line that a crash cut is tolerated: its send stays
+unanswered, which claims nothing. Anything else that is no line of one ledger, and lines that contradict each
+other, make a ledger unreadable, by file and line. Never judges the log.
 """
 
+import gzip
 import json
+import zlib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from holdfast.durability.session import local_source
+import pyarrow as pa
 
-#: What a ledger file is called.
+from holdfast.durability.foreign_lines import ForeignRow, foreign_row
+from holdfast.durability.ledger_lines import PROBLEM, ROWS, TOPIC_ID, TORN, is_packed, problem_of, read_rows
+from holdfast.durability.ledger_source import plan
+
+#: What a ledger file is called; `.gz` may follow.
 SUFFIXES = (".jsonl", ".ndjson", ".json")
 
-#: The columns of `invoke` and `complete` lines that the rules need; other fields are passed over.
-SCHEMA = (
-    "kind string, run string, producer string, pseq long, topic string, partition int, value_crc32c long, "
-    "acks int, outcome string, offset long, leader_epoch int, unreadable string"
-)
-
-#: One row for each send. Lines that cannot be read have no key and gather in the row without one.
-#: Strings are keys only: an aggregate over a string would make Spark sort instead of hash. Of several answers
-#: the strongest counts (1 ok, 2 ok1, 3 info, 4 fail).
+#: One row for each send. Strings are keys only: an aggregate over a string would make Spark sort instead of
+#: hash. Rows about files, not sends, have a negative `pseq`; each has its text in `run`.
 SENDS_SQL = """
-SELECT run, producer, pseq, topic, partition, offset, leader_epoch, value_crc32c,
-       coalesce(outcome = 1 AND acks = -1, false) AS acked,
-       coalesce(outcome IN (1, 2) AND acks <> -1, false) AS weakly_acked,
-       coalesce(outcome = 4, false) AS refused,
-       coalesce(outcome = 3, false) AS unknown,
-       invokes, answers, unreadable_lines
+SELECT run, producer, pseq, topic, partition, offset, leader_epoch, value_crc32c, acks, outcome, t0, t1,
+       outcome <=> 1 AND acks <=> -1 AS acked,
+       outcome <=> 2 AND acks IN (0, 1) AS weakly_acked,
+       outcome <=> 4 AS refused,
+       outcome <=> 3 AS unknown,
+       invokes, answers,
+       coalesce(least_outcome <> outcome OR least_offset <> most_offset OR least_partition <> partition
+                OR (outcome = 1 AND acks <> -1) OR (outcome = 2 AND acks = -1), false) AS contradictory
 FROM (SELECT run, producer, pseq, topic,
              max(partition) AS partition,
-             max(CASE WHEN outcome IN ('ok', 'ok1') AND offset >= 0 THEN offset END) AS offset,
+             min(partition) AS least_partition,
+             max(CASE WHEN outcome <= 2 AND offset >= 0 THEN offset END) AS offset,
+             min(offset) AS least_offset,
+             max(offset) AS most_offset,
              max(leader_epoch) AS leader_epoch,
              max(value_crc32c) AS value_crc32c,
              max(acks) AS acks,
-             min(nullif(array_position(array('ok', 'ok1', 'info', 'fail'), outcome), 0)) AS outcome,
-             count_if(kind = 'invoke') AS invokes,
-             count_if(kind = 'complete') AS answers,
-             count(unreadable) AS unreadable_lines
+             max(outcome) AS outcome,
+             min(outcome) AS least_outcome,
+             min(t0) AS t0,
+             min(t1) AS t1,
+             count_if(kind IN (1, 3)) AS invokes,
+             count_if(kind IN (2, 3)) AS answers
       FROM ledger_lines
       GROUP BY run, producer, pseq, topic)
 """
@@ -49,41 +56,48 @@ FROM (SELECT run, producer, pseq, topic,
 #: What the verdict needs to know of all sends together, one row for each writer and topic.
 TOTALS_SQL = """
 SELECT run, producer, topic,
-       count(pseq) AS sent,
+       count(*) AS sent,
        min(pseq) AS first_pseq,
        max(pseq) AS last_pseq,
+       max(partition) AS last_partition,
        count_if(acked) AS acked,
        count_if(weakly_acked) AS weakly_acked,
        count_if(refused) AS refused,
        count_if(unknown) AS unknown,
-       count_if(answers = 0 AND pseq IS NOT NULL) AS unanswered,
-       count_if(pseq IS NOT NULL AND invokes = 0) AS answers_without_send,
-       count_if(pseq IS NOT NULL AND invokes > 1) AS repeated_sends,
-       count_if(acked AND (offset IS NULL OR partition IS NULL OR value_crc32c IS NULL))
-           AS acks_without_place,
-       count_if((pseq IS NULL OR producer IS NULL OR run IS NULL OR topic IS NULL) AND invokes + answers > 0)
-           AS lines_without_key,
-       sum(unreadable_lines) AS unreadable_lines
+       count_if(answers = 0) AS unanswered,
+       count_if(invokes = 0) AS answers_without_send,
+       count_if(invokes > 1) AS repeated_sends,
+       count_if(contradictory) AS contradictions
 FROM sends
 GROUP BY run, producer, topic
 """
-
-_SHOWN_CHARS = 120
-
+_REMARKS_SQL = """
+SELECT * FROM (SELECT -pseq AS kind, run AS text, topic, count(*) OVER (PARTITION BY pseq) AS total,
+                      row_number() OVER (PARTITION BY pseq ORDER BY run, topic) AS nth
+               FROM all_sends WHERE pseq < 0)
+WHERE nth <= 100
+ORDER BY kind, nth
+"""
 
 _SUMS = (
-    "sent",
-    "acked",
-    "weakly_acked",
-    "refused",
-    "unknown",
-    "unanswered",
-    "answers_without_send",
-    "repeated_sends",
-    "acks_without_place",
-    "lines_without_key",
-    "unreadable_lines",
+    "sent", "acked", "weakly_acked", "refused", "unknown", "unanswered",
+    "answers_without_send", "repeated_sends", "contradictions",
+)  # fmt: skip
+#: Defects that are seen in several lines together: (sum, condition, words).
+_DEFECTS = (
+    ("answers_without_send", "invokes = 0", "answers to sends that were never written down"),
+    (
+        "repeated_sends",
+        "invokes > 1",
+        "sends written down more than once: (run, producer, topic, pseq) must be unique",
+    ),
+    ("contradictions", "contradictory", "sends with answers that contradict each other or their acks"),
 )
+_SHOWN_MAX = 5
+#: Ledgers up to this are read by the driver.
+SMALL_BYTES = 8 << 20
+#: Enough of a file to see which topics it is about.
+_HEAD_BYTES = 256 << 10
 
 
 class UnreadableLedger(Exception):
@@ -106,62 +120,126 @@ class Totals:
     producers: int
     #: last lines cut by a crash
     torn_lines: int
+    #: topic -> topic ids that acknowledged, as producers wrote them down; older ones did not
+    topic_ids: dict[str, tuple[str, ...]]
+
+
+# --- files ---------------------------------------------------------------------------------------------
 
 
 def ledger_files(path: str) -> list[str]:
     """The ledger files at `path`, a file or a folder that is searched all the way down; sorted.
 
-    Raises: UnreadableLedger when there are none, or some that Spark passes over without a word.
+    Raises: UnreadableLedger when there are none.
     """
     root = Path(path)
     found = [root] if root.is_file() else sorted(root.rglob("*"))
-    files = [file for file in found if file == root or (file.suffix in SUFFIXES and file.is_file())]
+    files = [file for file in found if file.is_file() and (file == root or _is_ledger(file))]
     if not files:
         raise UnreadableLedger(f"{path}: no ledger file ({', '.join('*' + s for s in SUFFIXES)}) there")
-    for file in files:
-        if file.name.startswith(("_", ".")):
-            raise UnreadableLedger(f"{file}: Spark reads no file whose name begins with _ or . (rename it)")
     return [str(file) for file in files]
 
 
-def read_sends(spark: Any, path: str) -> tuple[Any, Totals]:
+def passed_over(path: str) -> list[str]:
+    """Files in the ledger folder that hold something and are not read: what they say is not known."""
+    root = Path(path)
+    if not root.is_dir():
+        return []
+    others = [file for file in sorted(root.rglob("*")) if file.is_file() and not _is_ledger(file)]
+    return [str(file) for file in others if file.stat().st_size > 0]
+
+
+def _is_ledger(file: Path) -> bool:
+    return file.name.removesuffix(".gz").endswith(SUFFIXES)
+
+
+def topics_named(files: Iterable[str], *, is_foreign: bool = False) -> set[str]:
+    """Topics that the first lines of the files are about; a file may name others further on."""
+    topics: set[str] = set()
+    for path in files:
+        try:
+            with gzip.open(path) if is_packed(path) else Path(path).open("rb") as file:
+                head = file.read(_HEAD_BYTES)
+        except (EOFError, zlib.error, gzip.BadGzipFile):
+            continue
+        for line in head.split(b"\n"):
+            if is_foreign and isinstance(row := foreign_row(line), ForeignRow):
+                topics.add(row.topic)
+            elif not is_foreign and problem_of(line) is None:
+                topics.add(json.loads(line)["topic"])
+    return topics
+
+
+def line_of(files: Iterable[str], run: str, producer: str, pseq: int, topic: str) -> str:
+    """`file, line n` of the last line about a send; the files alone when none is found."""
+    names = list(files)
+    sought, needle, found = (run, producer, pseq, topic), f'"pseq":{pseq}'.encode(), ""
+    for path in names:
+        with gzip.open(path) if is_packed(path) else Path(path).open("rb") as file:
+            for number, line in enumerate(file, 1):
+                if needle not in line.replace(b" ", b"") or problem_of(line) is not None:
+                    continue
+                row = json.loads(line)
+                if tuple(row[name] for name in ("run", "producer", "pseq", "topic")) == sought:
+                    found = f"{path}, line {number}"
+    return found or ", ".join(names[:_SHOWN_MAX])
+
+
+# --- sends ---------------------------------------------------------------------------------------------
+
+
+def read_sends(spark: Any, path: str, *, is_foreign: bool = False) -> tuple[Any, Totals]:
     """(the sends as a cached DataFrame, their totals). The ledger has been read to its end when this returns.
+    `is_foreign`: its lines are another client's.
 
     Registers the views `ledger_lines` and `sends`. Raises: UnreadableLedger.
     """
     files = ledger_files(path)
-    torn = count_torn_lines(files)
-    lines = (
-        spark.read.schema(SCHEMA)
-        .options(mode="PERMISSIVE", columnNameOfCorruptRecord="unreadable", lineSep="\n")
-        .json([local_source(Path(file)) for file in files])
-    )
+    # partitioned as the join with the log wants them, so that they are moved once
+    lines = _lines(spark, files, is_foreign=is_foreign).repartition("producer", "pseq", "topic")
     lines.createOrReplaceTempView("ledger_lines")
-    sends = spark.sql(SENDS_SQL).cache()
+    everything = spark.sql(SENDS_SQL).cache()
+    everything.createOrReplaceTempView("all_sends")
+    sends = everything.where("pseq >= 0")
     sends.createOrReplaceTempView("sends")
-    return sends, totals_of(spark, torn)
+    return sends, _totals_of(spark, files)
 
 
-def totals_of(spark: Any, torn_lines: int) -> Totals:
+def _lines(spark: Any, files: list[str], *, is_foreign: bool) -> Any:
+    """All lines as a DataFrame; few are read here and now, which is sooner done than Spark can plan."""
+    if sum(Path(path).stat().st_size for path in files) <= SMALL_BYTES:
+        batches = [
+            batch
+            for ranges in plan(files, 1, is_foreign=is_foreign)
+            for wanted in ranges
+            for batch in read_rows(wanted)
+        ]
+        return spark.createDataFrame(pa.Table.from_batches(batches, schema=ROWS))
+    return (
+        spark.read.format("holdfast.ledger")
+        .option("minPartitions", str(spark.sparkContext.defaultParallelism))
+        .option("foreign", str(is_foreign).lower())
+        .load(json.dumps(files))
+    )
+
+
+def _totals_of(spark: Any, files: list[str]) -> Totals:
     """The totals of view `sends`, after its defects were looked for. Raises: UnreadableLedger."""
     rows = spark.sql(TOTALS_SQL).collect()
+    remarks = spark.sql(_REMARKS_SQL).collect()
+    problems = [row for row in remarks if row.kind == PROBLEM]
+    if problems:
+        shown = "; ".join(row.text for row in problems[:_SHOWN_MAX])
+        raise UnreadableLedger(f"{problems[0].total} lines that are no ledger lines: {shown}")
     sums = {name: sum(row[name] for row in rows) for name in _SUMS}
-    if sums["unreadable_lines"] > torn_lines:
-        found = spark.sql("SELECT kind, unreadable FROM ledger_lines WHERE unreadable IS NOT NULL").first()
-        shown = "" if found is None else found.unreadable[:_SHOWN_CHARS]
-        raise UnreadableLedger(
-            f"{sums['unreadable_lines'] - torn_lines} lines that are no ledger lines, e.g. {shown!r}"
-        )
-    for name, what in (
-        ("lines_without_key", "lines without run, producer, pseq or topic"),
-        ("answers_without_send", "answers to sends that were never written down"),
-        ("repeated_sends", "sends written down more than once: (run, producer, topic, pseq) must be unique"),
-        ("acks_without_place", "acknowledgements without partition, offset or value_crc32c"),
-    ):
+    for name, condition, what in _DEFECTS:
         if sums[name]:
-            raise UnreadableLedger(f"{sums[name]} {what}")
-    written = [row for row in rows if row.sent]
-    _check_names([(row.topic, row.producer, row.first_pseq, row.last_pseq, row.run) for row in written])
+            raise UnreadableLedger(f"{sums[name]} {what}: {_an_example(spark, files, condition)}")
+    _check_names([(row.topic, row.producer, row.first_pseq, row.last_pseq, row.run) for row in rows])
+    ids: dict[str, list[str]] = {}
+    for row in remarks:
+        if row.kind == TOPIC_ID:
+            ids.setdefault(row.topic, []).append(row.text)
     return Totals(
         sent=sums["sent"],
         acked=sums["acked"],
@@ -169,11 +247,38 @@ def totals_of(spark: Any, torn_lines: int) -> Totals:
         refused=sums["refused"],
         unanswered=sums["unanswered"],
         unknown=sums["unknown"],
-        topics=tuple(sorted({row.topic for row in written})),
-        runs=tuple(sorted({row.run for row in written})),
-        producers=len({(row.run, row.producer) for row in written}),
-        torn_lines=torn_lines,
+        topics=tuple(sorted({row.topic for row in rows})),
+        runs=tuple(sorted({row.run for row in rows})),
+        producers=len({(row.run, row.producer) for row in rows}),
+        torn_lines=next((row.total for row in remarks if row.kind == TORN), 0),
+        topic_ids={topic: tuple(found) for topic, found in ids.items()},
     )
+
+
+def _an_example(spark: Any, files: list[str], condition: str) -> str:
+    row = spark.sql(
+        f"SELECT run, producer, pseq, topic FROM sends WHERE {condition} ORDER BY pseq, producer LIMIT 1"
+    ).first()
+    place = line_of(files, row.run, row.producer, row.pseq, row.topic)
+    return f"{place} (producer {row.producer}, record {row.pseq})"
+
+
+def check_partitions(spark: Any, path: str, partitions: dict[str, int]) -> None:
+    """Answers and sends may only name partitions that there are; {topic: number of partitions}.
+
+    Raises: UnreadableLedger.
+    """
+    for topic, count in sorted(partitions.items()):
+        row = spark.sql(
+            "SELECT * FROM sends WHERE topic = :topic AND partition >= :count ORDER BY pseq LIMIT 1",
+            args={"topic": topic, "count": count},
+        ).first()
+        if row is not None:
+            place = line_of(ledger_files(path), row.run, row.producer, row.pseq, topic)
+            raise UnreadableLedger(
+                f"a send to {topic}-{row.partition}, which has {count} partitions: {place} "
+                f"(producer {row.producer}, record {row.pseq})"
+            )
 
 
 def _check_names(writers: list[tuple[str, str, int, int, str]]) -> None:
@@ -185,27 +290,3 @@ def _check_names(writers: list[tuple[str, str, int, int, str]]) -> None:
                 f"producer {before[1]} has the same numbers in runs {before[4]} and {after[4]}, and values "
                 "do not say their run: give producers other names, or each run a topic of its own"
             )
-
-
-def count_torn_lines(files: list[str]) -> int:
-    """How many of the files end in a line that was cut: no line end behind it, and no JSON object."""
-    return sum(_ends_torn(file) for file in files)
-
-
-def _ends_torn(file: str) -> bool:
-    step = 4096
-    with Path(file).open("rb") as opened:
-        end = opened.seek(0, 2)
-        tail = b""
-        while end > 0 and b"\n" not in tail:
-            start = max(0, end - step)
-            opened.seek(start)
-            tail = opened.read(end - start) + tail
-            end = start
-    last = tail.rpartition(b"\n")[2]
-    if not last.strip():
-        return False
-    try:
-        return not isinstance(json.loads(last), dict)
-    except ValueError:
-        return True

@@ -54,6 +54,7 @@ def start_session(master: str = "local[*]", app_name: str = "holdfast", *, is_sh
 
     from pyspark.sql import SparkSession
 
+    from holdfast.durability.ledger_source import LedgerSource
     from holdfast.durability.segment_source import SegmentsSource
     from holdfast.durability.source import FilteringSource
 
@@ -66,7 +67,7 @@ def start_session(master: str = "local[*]", app_name: str = "holdfast", *, is_sh
         spark = builder.getOrCreate()
     # two tasks for each core are enough to even out; the default of 200 costs more than the work itself
     spark.conf.set("spark.sql.shuffle.partitions", 2 * spark.sparkContext.defaultParallelism)
-    for source in (FilteringSource, SegmentsSource):
+    for source in (FilteringSource, SegmentsSource, LedgerSource):
         spark.dataSource.register(source)
     return spark
 

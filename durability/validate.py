@@ -1,14 +1,16 @@
 """The job of `holdfast validate`: ledgers against what the cluster serves and replicas keep.
 
-Owns the order of things: the ledger is read to its end before end offsets are asked for, so that everything
-acknowledged in it must lie below them. Rules are SQL in `durability.rules`; words are `durability.verdict`'s.
+Owns the order of things, which makes a verdict right while the cluster is in use: end offsets, then the
+ledger to its end, then end offsets again. What lies below the first must be in the ledger (a send is written
+down before it is sent), and what the ledger has acknowledged must lie below the second. Rules are SQL in
+`durability.rules`; words are `durability.verdict`'s.
 """
 
 import json
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -19,28 +21,45 @@ from pyspark.sql import Observation
 from pyspark.sql import functions as F
 
 from holdfast.client.core.errors import ClientError
+from holdfast.durability.cluster_look import TopicLook, look
+from holdfast.durability.foreign_lines import VALUE_SQL
 from holdfast.durability.java import NoJava
-from holdfast.durability.ledger import Totals, UnreadableLedger, ledger_files, read_sends
+from holdfast.durability.ledger import (
+    Totals,
+    UnreadableLedger,
+    check_partitions,
+    ledger_files,
+    passed_over,
+    read_sends,
+    topics_named,
+)
+from holdfast.durability.loss_story import story_of
 from holdfast.durability.read_options import BadOption, OffsetRange, parse_options
 from holdfast.durability.rules import (
     COMPARED_SQL,
     NEAR_SQL,
+    ORDER_SQL,
     PAIRS_SQL,
     RULES,
     SHORT_SQL,
     findings_sql,
     violations_sql,
 )
+from holdfast.durability.rules.rule import Looks, Rule
 from holdfast.durability.segment_source import BATCH_SCHEMA
 from holdfast.durability.segments import HIGH_WATERMARKS, high_watermarks
 from holdfast.durability.session import local_path, start_session, stop_session
 from holdfast.durability.source import plan_ranges
-from holdfast.durability.verdict import EXIT_GOOD, SAMPLES_MAX, Verdict, inconclusive
+from holdfast.durability.verdict import SAMPLES_MAX, Verdict, inconclusive
 
 #: Columns of view `marks`.
 MARKS_SCHEMA = "broker int, topic string, partition int, high_watermark long"
-#: Rules that look at sends and log rows which are no perfect pairs; without such rows they find nothing.
-_PAIR_RULES = ("lost", "moved", "duplicated", "unexpected", "lost_weakly_acked", "recovered")
+#: Columns of view `ends`.
+ENDS_SCHEMA = "topic string, partition int, settled_end long, served_end long"
+#: Columns of view `members`.
+MEMBERS_SCHEMA = "broker int, topic string, partition int, is_in_sync boolean"
+#: Files passed over that are named.
+_FILES_MAX = 5
 _REASON_CHARS = 400
 #: Replicas below their own high watermarks that are named.
 _SHORT_MAX = 5
@@ -65,6 +84,12 @@ class ValidateOptions:
     report: str | None = None
     #: longest time without progress of a read
     timeout_ms: int = 60_000
+    #: fewer acknowledged sends (acks=all) prove nothing
+    acked_min: int = 1
+    #: the ledger is another client's (docs/validate-your-own-client.md)
+    is_foreign: bool = False
+    #: all ledgers are of producers on one machine that was not started again: their times may be compared
+    one_clock: bool = False
 
 
 def run(options: ValidateOptions, on_phase: Callable[[str], None] = lambda _: None) -> Verdict:
@@ -97,17 +122,35 @@ def validate(spark: Any, options: ValidateOptions, seconds: "_Seconds | None" = 
 def _compared(spark: Any, options: ValidateOptions, seconds: "_Seconds") -> Verdict:
     try:
         with seconds.timed("ledger", "Spark reads the ledger"):
-            sends, totals = read_sends(spark, options.ledger)
-        if totals.acked == 0:
-            return inconclusive("the ledger has no acknowledged send (acks=all): nothing to check")
+            settled, sends, totals = _read_ledger(spark, options)
+        if totals.acked < max(1, options.acked_min):
+            return inconclusive(_too_few(totals.acked, options.acked_min))
+        if isinstance(settled, ClientError):
+            raise settled
         with seconds.timed("offsets", "Brokers say where logs end"):
-            ranges = _plan(options, totals)
+            ranges = _plan(options, totals.topics)
+            topics = look(options.bootstrap_servers, totals.topics, options.timeout_ms)
+        _check_topic_ids(totals, topics)
+        check_partitions(
+            spark, options.ledger, {name: len(topic.partitions) for name, topic in topics.items()}
+        )
         log = served_log(spark, options, ranges)
-        tables = replicas(spark, options.log_dirs, totals.topics)
+        tables = replicas(spark, options.log_dirs, totals.topics, topics)
         with seconds.timed("compare", "Spark reads the topics and compares"):
             kept, expired = _without_expired(sends, ranges)
-            verdict = judge(spark, kept, log, totals, partitions=len(ranges), **tables)
-            return _told_of_expired(verdict, expired)
+            verdict = judge(
+                spark,
+                kept,
+                log,
+                totals,
+                partitions=len(ranges),
+                ends=spark.createDataFrame(_ends(settled, ranges), ENDS_SCHEMA),
+                one_clock=options.one_clock and not options.is_foreign,
+                has_order=not options.is_foreign,
+                **tables,
+            )
+            verdict = _with_places(_with_expired(verdict, totals, expired, ranges), options.log_dirs)
+            return replace(verdict, doubts=(*verdict.doubts, *_doubts_of_files(options.ledger)))
     except UnreadableLedger as error:
         return inconclusive(f"ledger: {error}")
     except (ClientError, BadOption) as error:
@@ -116,16 +159,92 @@ def _compared(spark: Any, options: ValidateOptions, seconds: "_Seconds") -> Verd
         return inconclusive(f"reading failed: {reason_of(error)}")
 
 
+def _read_ledger(spark: Any, options: ValidateOptions) -> tuple[list[OffsetRange] | ClientError, Any, Totals]:
+    """(the logs' ends before the ledger was read, or why they are not known; the sends; their totals).
+
+    A topic that only later lines name makes it read again, now with that topic's ends known before.
+    Raises: UnreadableLedger.
+    """
+    topics: set[str] = set()
+    wanted = topics_named(ledger_files(options.ledger), is_foreign=options.is_foreign)
+    while True:
+        topics |= wanted
+        settled: list[OffsetRange] | ClientError
+        try:
+            settled = _plan(options, tuple(sorted(topics))) if topics else []
+        except ClientError as error:
+            settled = error
+        sends, totals = read_sends(spark, options.ledger, is_foreign=options.is_foreign)
+        wanted = set(totals.topics)
+        if wanted <= topics or isinstance(settled, ClientError):
+            return settled, sends, totals
+        sends.unpersist()
+
+
+def _check_topic_ids(totals: Totals, topics: Mapping[str, TopicLook]) -> None:
+    """Raises: UnreadableLedger for a ledger of another topic of that name."""
+    for name, topic in sorted(topics.items()):
+        written = totals.topic_ids.get(name, ())
+        others = [topic_id for topic_id in written if topic_id != topic.topic_id]
+        if others:
+            raise UnreadableLedger(
+                f"topic {name} was deleted and created again: the ledger is of topic id "
+                f"{', '.join(sorted(others))}, the cluster's is {topic.topic_id}, whose log began anew"
+            )
+
+
+def _ends(settled: Sequence[OffsetRange], ranges: Sequence[OffsetRange]) -> list[tuple[str, int, int, int]]:
+    """Rows of view `ends`; of a partition that was added meanwhile nothing is settled."""
+    before = {(item.topic, item.partition): item.end for item in settled}
+    return [
+        (item.topic, item.partition, before.get((item.topic, item.partition), 0), item.end) for item in ranges
+    ]
+
+
+def _too_few(acked: int, acked_min: int) -> str:
+    if acked == 0:
+        return "the ledger has no acknowledged send (acks=all): nothing to check"
+    return f"{acked} acknowledged sends (acks=all) are fewer than the {acked_min} asked for"
+
+
+def _doubts_of_files(ledger: str) -> tuple[str, ...]:
+    others = passed_over(ledger)
+    if not others:
+        return ()
+    more = f" and {len(others) - _FILES_MAX} more" if len(others) > _FILES_MAX else ""
+    named = ", ".join(others[:_FILES_MAX])
+    return (f"ledger: files that are no ledgers by their names were passed over: {named}{more}",)
+
+
+def _with_places(verdict: Verdict, log_dirs: Mapping[int, str]) -> Verdict:
+    """The verdict whose samples say more: with which command to look at a replica, what replicas have of a
+    lost record."""
+    for row in verdict.samples.get("lost", ()) if log_dirs else ():
+        with suppress(OSError):
+            story = story_of(
+                log_dirs, row["topic"], row["partition"], row["offset"], row["producer"], row["pseq"]
+            )
+            if story and isinstance(row, dict):
+                row["story"] = story
+    for rows in verdict.samples.values():
+        for row in rows:
+            for folder in log_dirs.get(row.get("broker", -1), "").split(","):
+                path = Path(folder) / f"{row['topic']}-{row['partition']}" / str(row.get("segment"))
+                if folder and path.is_file() and isinstance(row, dict):
+                    row["command"] = f"holdfast dump-log --files {path}"
+    return verdict
+
+
 # --- reading -------------------------------------------------------------------------------------------
 
 
-def _plan(options: ValidateOptions, totals: Totals) -> list[OffsetRange]:
-    """The whole of every topic in the ledger. Raises: ClientError."""
+def _plan(options: ValidateOptions, topics: Sequence[str]) -> list[OffsetRange]:
+    """The whole of every one of these topics. Raises: ClientError."""
     return plan_ranges(
         parse_options(
             {
                 "kafka.bootstrap.servers": options.bootstrap_servers,
-                "subscribe": ",".join(totals.topics),
+                "subscribe": ",".join(topics),
                 "kafkaConsumer.pollTimeoutMs": str(options.timeout_ms),
             }
         )
@@ -141,7 +260,7 @@ def served_log(spark: Any, options: ValidateOptions, ranges: list[OffsetRange]) 
         assign.setdefault(item.topic, []).append(item.partition)
         starts.setdefault(item.topic, {})[str(item.partition)] = item.start
         ends.setdefault(item.topic, {})[str(item.partition)] = item.end
-    return (
+    read = (
         spark.read.format("holdfast")
         .option("kafka.bootstrap.servers", options.bootstrap_servers)
         .option("assign", json.dumps(assign))
@@ -150,15 +269,20 @@ def served_log(spark: Any, options: ValidateOptions, ranges: list[OffsetRange]) 
         .option("minPartitions", str(spark.sparkContext.defaultParallelism))
         .option("kafkaConsumer.pollTimeoutMs", str(options.timeout_ms))
         .option("parseValues", "true")
-        .option("includePayload", "false")
+        .option("includePayload", str(options.is_foreign).lower())
         .option("includeLeaderEpoch", "false")
         .load()
-        .select("topic", "partition", "offset", "state", "producer", "pseq", "value_crc32c")
     )
+    if options.is_foreign:
+        read.createOrReplaceTempView("records")
+        return spark.sql(VALUE_SQL)
+    return read.select("topic", "partition", "offset", "state", "producer", "pseq", "value_crc32c")
 
 
-def replicas(spark: Any, log_dirs: Mapping[int, str], topics: tuple[str, ...]) -> dict[str, Any]:
-    """Tables `replica` and `marks` of durability.rules, and notes on them; none without log dirs."""
+def replicas(
+    spark: Any, log_dirs: Mapping[int, str], topics: tuple[str, ...], looks: Mapping[str, TopicLook]
+) -> dict[str, Any]:
+    """Tables `replica`, `marks` and `members` of durability.rules.rule, and notes; none without log dirs."""
     if not log_dirs:
         return {}
     paths = [(broker, path) for broker, text in sorted(log_dirs.items()) for path in text.split(",")]
@@ -178,7 +302,22 @@ def replicas(spark: Any, log_dirs: Mapping[int, str], topics: tuple[str, ...]) -
         .load(",".join(f"{broker}={path}" for broker, path in paths))
         .cache()  # several rules look at it, and files of a live broker change
     )
-    return {"replica": batches, "marks": spark.createDataFrame(marks, MARKS_SCHEMA), "notes": tuple(notes)}
+    members = [
+        (broker, topic, index, broker in partition.isr)
+        for topic, seen in sorted(looks.items())
+        for index, partition in sorted(seen.partitions.items())
+        for broker in partition.replicas
+        if broker in log_dirs
+    ]
+    return {
+        "replica": batches,
+        "marks": spark.createDataFrame(marks, MARKS_SCHEMA),
+        "members": spark.createDataFrame(members, MEMBERS_SCHEMA),
+        "replicas_assigned": sum(
+            len(partition.replicas) for seen in looks.values() for partition in seen.partitions.values()
+        ),
+        "notes": tuple(notes),
+    }
 
 
 def _without_expired(sends: Any, ranges: list[OffsetRange]) -> tuple[Any, int]:
@@ -194,13 +333,15 @@ def _without_expired(sends: Any, ranges: list[OffsetRange]) -> tuple[Any, int]:
     return (sends.where(~is_expired), expired) if expired else (sends, 0)
 
 
-def _told_of_expired(verdict: Verdict, expired: int) -> Verdict:
+def _with_expired(verdict: Verdict, totals: Totals, expired: int, ranges: Sequence[OffsetRange]) -> Verdict:
+    facts = dict(verdict.facts)
+    facts["sent_judged"] = totals.sent - expired
+    facts["partitions_judged"] = sum(item.start == 0 for item in ranges)
+    verdict = replace(verdict, facts=facts)
     if not expired:
         return verdict
-    told = f"{expired} answered sends lie before the beginning of their logs (retention): not judged"
-    if verdict.exit_code == EXIT_GOOD:
-        return replace(verdict, inconclusive=(told,))
-    return replace(verdict, notes=(*verdict.notes, told))
+    said = f"{expired} answered sends lie before the beginning of their logs (retention): not judged"
+    return replace(verdict, doubts=(*verdict.doubts, said))
 
 
 # --- judging -------------------------------------------------------------------------------------------
@@ -214,15 +355,60 @@ def judge(
     *,
     replica: Any | None = None,
     marks: Any | None = None,
+    members: Any | None = None,
+    ends: Any | None = None,
+    replicas_assigned: int = 0,
     partitions: int = 0,
+    one_clock: bool = False,
+    has_order: bool = True,
     notes: tuple[str, ...] = (),
 ) -> Verdict:
-    """Run the rules over these tables, which durability.rules describes; `notes` say how they were read."""
+    """Run the rules over these tables (durability.rules.rule); `notes` say how they were read."""
     sends.createOrReplaceTempView("sends")
     log.cache().createOrReplaceTempView("log")
-    with_replicas = replica is not None
-    for name, table, schema in (("replica", replica, BATCH_SCHEMA), ("marks", marks, MARKS_SCHEMA)):
+    for name, table, schema in (
+        ("replica", replica, BATCH_SCHEMA),
+        ("marks", marks, MARKS_SCHEMA),
+        ("members", members, MEMBERS_SCHEMA),
+        ("ends", ends, ENDS_SCHEMA),
+    ):
         (spark.createDataFrame([], schema) if table is None else table).createOrReplaceTempView(name)
+    seen, is_odd = _pair(spark)
+    is_disordered = has_order and spark.table("disordered").count() > 0
+    wanted = [
+        rule
+        for rule in RULES.values()
+        if _has_tables(rule, replica, members, one_clock=one_clock, has_order=has_order)
+    ]
+    asked = [
+        rule
+        for rule in wanted
+        if (is_odd or rule.looks is not Looks.PAIRS) and (is_disordered or rule.looks is not Looks.ORDER)
+    ]
+    counts = {rule.name: 0 for rule in wanted}
+    samples: dict[str, list[dict[str, Any]]] = {}
+    spark.sql(violations_sql(asked or wanted)).createOrReplaceTempView("violations")
+    for row in spark.sql(findings_sql(SAMPLES_MAX)).collect() if asked else ():
+        counts[row["class"]] = row.total
+        shown = {name: value for name, value in row.asDict().items() if name not in ("class", "total", "nth")}
+        samples.setdefault(row["class"], []).append(shown)
+    facts = _facts(totals, seen, partitions)
+    doubts: tuple[str, ...] = ()
+    if replica is not None:
+        compared = spark.sql(COMPARED_SQL).first()
+        facts["replica_batches"], facts["replica_batches_seen"] = compared.compared, compared.batches
+        if replicas_assigned:
+            facts["replicas_seen"], facts["replicas"] = compared.replicas, replicas_assigned
+        notes += _short_notes(spark.sql(SHORT_SQL).collect())
+        if compared.compared == 0:
+            doubts = ("no batch of a replica lies below a checkpointed high watermark: nothing was compared",)
+    return Verdict(
+        counts=counts, samples=samples, facts=facts, notes=(*notes, *_notes(totals)), doubts=doubts
+    )
+
+
+def _pair(spark: Any) -> tuple[Mapping[str, int], bool]:
+    """Make views `odd`, `near` and `disordered`; (counts of what was paired, whether anything is odd)."""
     seen = Observation("pairs")
     odd = (
         spark.sql(PAIRS_SQL)
@@ -238,25 +424,20 @@ def judge(
     odd.createOrReplaceTempView("odd")
     is_odd = odd.count() > 0
     spark.sql(NEAR_SQL).cache().createOrReplaceTempView("near")
-    names = tuple(
-        name
-        for name in RULES
-        if (is_odd or name not in _PAIR_RULES) and (with_replicas or name != "diverged")
-    )
-    spark.sql(violations_sql(names)).createOrReplaceTempView("violations")
-    counts = {name: 0 for name in RULES if with_replicas or name != "diverged"}
-    samples: dict[str, list[dict[str, Any]]] = {}
-    for row in spark.sql(findings_sql(SAMPLES_MAX)).collect():
-        counts[row["class"]] = row.total
-        shown = row.asDict()
-        samples.setdefault(row["class"], []).append(
-            {key: shown[key] for key in ("topic", "partition", "offset", "run", "producer", "pseq", "detail")}
-        )
-    facts = _facts(totals, seen.get, partitions)
-    if replica is not None:
-        facts["replica_batches"] = spark.sql(COMPARED_SQL).first()[0]
-        notes += _short_notes(spark.sql(SHORT_SQL).collect())
-    return Verdict(counts=counts, samples=samples, facts=facts, notes=(*notes, *_notes(totals, facts)))
+    spark.sql(ORDER_SQL).cache().createOrReplaceTempView("disordered")
+    return seen.get, is_odd
+
+
+def _has_tables(
+    rule: Rule, replica: Any | None, members: Any | None, *, one_clock: bool, has_order: bool
+) -> bool:
+    """Everything that the rule looks at is there."""
+    return {
+        Looks.ORDER: has_order,
+        Looks.TIMES: one_clock,
+        Looks.REPLICAS: replica is not None,
+        Looks.MEMBERS: replica is not None and members is not None,
+    }.get(rule.looks, True)
 
 
 def _facts(totals: Totals, seen: Mapping[str, int], partitions: int) -> dict[str, Any]:
@@ -276,10 +457,8 @@ def _facts(totals: Totals, seen: Mapping[str, int], partitions: int) -> dict[str
     }
 
 
-def _notes(totals: Totals, facts: Mapping[str, Any]) -> tuple[str, ...]:
+def _notes(totals: Totals) -> tuple[str, ...]:
     notes = []
-    if facts.get("replica_batches") == 0:
-        notes.append("no batch of a replica lies below a checkpointed high watermark: nothing was compared")
     if totals.torn_lines:
         notes.append(f"{totals.torn_lines} ledger files end in a cut line: what it said counts as unanswered")
     if totals.unanswered or totals.unknown:

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from holdfast.durability.rules import RULES
+
 #: Most rows of one class that are shown, as many as Jepsen shows.
 SAMPLES_MAX = 32
 _TEXT_SAMPLES_MAX = 5
@@ -14,20 +16,9 @@ _TEXT_SAMPLES_MAX = 5
 EXIT_GOOD, EXIT_LOST, EXIT_ANOMALY, EXIT_INCONCLUSIVE = 0, 4, 5, 6
 
 #: Class -> what it means, for classes that must not occur.
-FORBIDDEN = {
-    "lost": "acknowledged, nowhere in its partition",
-    "moved": "acknowledged, only at another offset",
-    "duplicated": "more than once in its partition",
-    "unexpected": "in the log, never sent there",
-    "corrupt": "checksum does not hold",
-    "reordered": "later send, smaller offset",
-    "diverged": "replicas differ below their high watermarks",
-}
+FORBIDDEN = {name: rule.meaning for name, rule in RULES.items() if rule.is_forbidden}
 #: Class -> what it means, for what may happen.
-ALLOWED = {
-    "recovered": "not acknowledged, there all the same",
-    "lost_weakly_acked": "acks=1 or acks=0, gone",
-}
+ALLOWED = {name: rule.meaning for name, rule in RULES.items() if not rule.is_forbidden}
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,17 +37,19 @@ class Verdict:
     notes: tuple[str, ...] = ()
     #: phase -> seconds it took
     seconds: Mapping[str, float] = field(default_factory=dict)
+    #: why this is no proof that all is well, although what was found is found
+    doubts: tuple[str, ...] = ()
 
     @property
     def exit_code(self) -> int:
-        """6 inconclusive, else 4 lost, else 5 for any other forbidden class, else 0."""
+        """6 nothing was judged, 4 lost, 5 any other forbidden class, 6 in doubt, 0: the first that fits."""
         if self.inconclusive:
             return EXIT_INCONCLUSIVE
         if self.counts.get("lost", 0):
             return EXIT_LOST
         if any(self.counts.get(name, 0) for name in FORBIDDEN):
             return EXIT_ANOMALY
-        return EXIT_GOOD
+        return EXIT_INCONCLUSIVE if self.doubts else EXIT_GOOD
 
     def as_json(self) -> dict[str, Any]:
         """The object of `--output json` (docs/tools.md)."""
@@ -65,7 +58,9 @@ class Verdict:
             for name, text in FORBIDDEN.items()
             if self.counts.get(name, 0)
         ]
-        errors += [{"code": "INCONCLUSIVE", "message": reason} for reason in self.inconclusive]
+        errors += [
+            {"code": "INCONCLUSIVE", "message": reason} for reason in (*self.inconclusive, *self.doubts)
+        ]
         return {
             "schema": "holdfast.validate/1",
             "ok": self.exit_code == EXIT_GOOD,
@@ -75,6 +70,9 @@ class Verdict:
                 "facts": dict(self.facts),
                 "counts": dict(self.counts),
                 "samples": {name: list(rows) for name, rows in self.samples.items()},
+                "rules": [name for name in RULES if name in self.counts],
+                "rules_not_run": [name for name in RULES if name not in self.counts],
+                "doubts": list(self.doubts),
                 "notes": list(self.notes),
                 "seconds": dict(self.seconds),
             },
@@ -108,8 +106,7 @@ class Verdict:
                 f"{facts.get('sent', 0):,} records sent by {facts.get('producers', 0)} producers, "
                 f"{facts.get('served', 0):,} served from {facts.get('partitions', 0)} partitions"
             )
-            if "replica_batches" in facts:
-                lines.append(f"{facts['replica_batches']:,} batches of replicas below their high watermarks")
+            lines += self._shares()
             lines += self._table()
         for name in (*FORBIDDEN, *ALLOWED):
             shown = list(self.samples.get(name, ()))[:_TEXT_SAMPLES_MAX]
@@ -117,12 +114,31 @@ class Verdict:
                 lines.append(f"{name}, first {len(shown)} of {self.counts[name]:,}:")
                 lines += [f"  {_sample_line(row)}" for row in shown]
         lines += [f"note: {note}" for note in self.notes]
-        lines += [f"inconclusive: {reason}" for reason in self.inconclusive]
+        lines += [f"inconclusive: {reason}" for reason in (*self.inconclusive, *self.doubts)]
         if self.seconds:
             took = ", ".join(f"{phase} {seconds:.1f}" for phase, seconds in self.seconds.items())
             lines.append(f"seconds: {took}")
         lines.append(f"VERDICT: {_VERDICTS[self.exit_code]} (exit code {self.exit_code})")
         return "\n".join(lines)
+
+    def _shares(self) -> list[str]:
+        """What part of everything the verdict is about."""
+        facts = self.facts
+        judged = []
+        for what, part, whole in (
+            ("sends", "sent_judged", "sent"),
+            ("partitions", "partitions_judged", "partitions"),
+            ("replicas", "replicas_seen", "replicas"),
+            ("batches of replicas", "replica_batches", "replica_batches_seen"),
+        ):
+            if part in facts and facts.get(whole):
+                judged.append(
+                    f"{facts[part]:,} of {facts[whole]:,} {what} ({_percent(facts[part], facts[whole])})"
+                )
+        not_run = [name for name in RULES if name not in self.counts]
+        rules = f"rules: {len(RULES) - len(not_run)} of {len(RULES)}"
+        lines = [f"judged: {', '.join(judged)}"] if judged else []
+        return [*lines, rules + (f"; not run: {', '.join(not_run)}" if not_run else "")]
 
     def _table(self) -> list[str]:
         facts = self.facts
@@ -152,8 +168,14 @@ def inconclusive(reason: str, **known: Any) -> Verdict:
     return Verdict(counts={}, samples={}, facts={}, inconclusive=(reason,), **known)
 
 
+def _percent(part: int, whole: int) -> str:
+    """Never 100 % of what is not whole."""
+    return f"{int(1000 * part / whole) / 10:g} %"
+
+
 def _sample_line(row: Mapping[str, Any]) -> str:
     place = f"{row['topic']}-{row['partition']}"
     at = "" if row.get("offset") is None else f" offset {row['offset']}"
     sender = "" if row.get("producer") is None else f" {row['producer']} record {row['pseq']}"
-    return f"{place}{at}{sender}: {row['detail']}"
+    more = "".join(f"; {row[name]}" for name in ("story", "command") if row.get(name))
+    return f"{place}{at}{sender}: {row['detail']}{more}"

@@ -3,5 +3,6 @@
 from holdfast.localcluster.nodes import ClusterError, Node
 from holdfast.localcluster.power.disks import FileLoss, PowerLoss
 from holdfast.localcluster.pytest_cluster import HoldfastCluster
+from holdfast.localcluster.pytest_verdict import ClusterVerdict
 
-__all__ = ["ClusterError", "FileLoss", "HoldfastCluster", "Node", "PowerLoss"]
+__all__ = ["ClusterError", "ClusterVerdict", "FileLoss", "HoldfastCluster", "Node", "PowerLoss"]

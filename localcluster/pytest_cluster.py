@@ -4,11 +4,12 @@ Owns the processes' life for as long as `running` is open, and one thread that a
 Calls block; a test that runs an event loop puts those that take long into `asyncio.to_thread`.
 """
 
+import asyncio
 import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from holdfast.client.admin import Admin
 from holdfast.client.core.errors import ClientError
@@ -17,6 +18,7 @@ from holdfast.localcluster.launch import shared_launcher
 from holdfast.localcluster.nodes import Node
 from holdfast.localcluster.power.disks import PowerLoss
 from holdfast.localcluster.processes import LocalCluster
+from holdfast.localcluster.pytest_verdict import ClusterVerdict, has_spark, plain_verdict, spark_verdict
 from holdfast.protocol.messages.topics import DescribedPartition
 
 T = TypeVar("T")
@@ -233,6 +235,23 @@ class HoldfastCluster:
         for node in nodes:
             self._cluster.start(node)
         self._cluster.wait_ready(nodes, timeout_s)
+
+    # --- what became of it ----------------------------------------------------------------------------
+
+    def verdict(
+        self, ledger: str | Path, *, min_acked: int = 1, judge: Literal["spark", "plain"] | None = None
+    ) -> ClusterVerdict:
+        """Whether all that a producer's ledger (a file or a folder) has acknowledged is there, once.
+
+        By `holdfast validate` with all log dirs where the extra `spark` is installed, else by a plain check
+        that reads the topics in this process; `judge` chooses. All nodes that hold the topics must be up. Not
+        within an event loop. Raises: ClientError, ClusterError.
+        """
+        chosen = judge or ("spark" if has_spark() else "plain")
+        if chosen == "plain":
+            return asyncio.run(plain_verdict(Path(ledger), self.bootstrap_servers, min_acked))
+        dirs = {node.node_id: self._cluster.log_dirs(node) for node in self.brokers}
+        return spark_verdict(Path(ledger), self.bootstrap_servers, dirs, min_acked)
 
     def wait_until(self, condition: Callable[[], T], timeout_s: float = 30.0) -> T:
         """What `condition` returns, as soon as that is true in Python's sense; asked every 20 ms.

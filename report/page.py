@@ -55,14 +55,15 @@ def sentence(rows: Sequence[Row]) -> tuple[str, str]:
         return "warn", f"Inconclusive: {verdict['reasons'][0]}"
     if lost:
         return "bad", f"{lost:,} of {acked:,} acknowledged records were lost"
-    broken = {name: number for name, number in counts.items() if number and name in _FORBIDDEN}
+    broken = {name: number for name, number in counts.items() if number and name not in _ALLOWED}
     if broken:
         words = ", ".join(f"{number:,} {name}" for name, number in broken.items())
         return "bad", f"None of {acked:,} acknowledged records was lost, but: {words}"
     return "good", f"Nothing acknowledged was lost: {acked:,} records, {_count(_faults(rows), 'fault')}"
 
 
-_FORBIDDEN = ("lost", "moved", "duplicated", "unexpected", "corrupt", "reordered", "diverged")
+#: Classes of a verdict that may occur; all others are anomalies.
+_ALLOWED = ("recovered", "lost_weakly_acked", "reordered_unacked")
 
 
 def _run(rows: Sequence[Row], title: str, *, is_first: bool, is_alone: bool) -> list[str]:
@@ -114,7 +115,7 @@ def _lost(rows: Sequence[Row]) -> list[str]:
     parts.append(f"<p>{escape(', '.join(judged))}.</p>" if judged else "")
     parts.append(f"<table>{lines}</table>" if lines else "<p>No record breaks a rule.</p>")
     for name, samples in verdict["samples"].items():
-        if samples and name in _FORBIDDEN:
+        if samples and name not in _ALLOWED:
             shown_samples = samples[:LOST_MAX]
             items = "".join(f"<li>{escape(_sample(sample))}</li>" for sample in shown_samples)
             summary = f"{escape(name)}, first {len(shown_samples)}"

@@ -7,9 +7,12 @@ needs no other source. `producer` and `pseq` are the application's own and outli
   {"kind":"complete","run":..,"producer":..,"pseq":..,"outcome":"ok|ok1|fail|info","topic":..,"partition":..,
    "offset":..,"leader_epoch":..,"error":..,"t1":..}
 
-Times are monotonic nanoseconds. `offset` and `leader_epoch` are -1 without an acknowledgement.
+Times are monotonic nanoseconds. `offset` and `leader_epoch` are -1 without an acknowledgement. The first line
+of each acknowledged batch also has `"topic_id":".."`, Kafka's text of it: a topic that was deleted and
+created again has the same name and nothing of what was acknowledged before.
 """
 
+import base64
 import hashlib
 import json
 import re
@@ -57,6 +60,7 @@ class RowWriter:
         leader_epoch: int,
         error: str | None,
         t1: int,
+        topic_id: bytes = b"",
     ) -> str:
         """The lines of a batch whose first record has `base_offset`, -1 for none."""
         head = self._complete
@@ -65,9 +69,15 @@ class RowWriter:
         tail = f',"leader_epoch":{leader_epoch},"error":{error_text},"t1":{t1}}}\n'
         if base_offset < 0:
             return "".join([f"{head}{pseq}{middle}-1{tail}" for pseq in pseqs])
-        return "".join(
-            [f"{head}{pseq}{middle}{offset}{tail}" for offset, pseq in enumerate(pseqs, base_offset)]
-        )
+        lines = [f"{head}{pseq}{middle}{offset}{tail}" for offset, pseq in enumerate(pseqs, base_offset)]
+        if topic_id and lines:
+            lines[0] = f'{lines[0][:-2]},"topic_id":"{topic_id_text(topic_id)}"}}\n'
+        return "".join(lines)
+
+
+def topic_id_text(topic_id: bytes) -> str:
+    """A topic id as Kafka writes it: 22 characters of base64 for URLs."""
+    return base64.urlsafe_b64encode(topic_id).rstrip(b"=").decode()
 
 
 def parse_row(line: str | bytes) -> dict[str, Any]:

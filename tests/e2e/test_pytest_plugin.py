@@ -15,7 +15,7 @@ import pytest
 
 from tests.e2e.pages import blocks
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
 
 
 class Project:
@@ -43,7 +43,7 @@ class Project:
             self.command(*options),
             capture_output=True,
             text=True,
-            timeout=100,
+            timeout=300,
             check=False,
             cwd=self.folder,
             env=self.environment(),

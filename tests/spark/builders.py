@@ -33,6 +33,8 @@ class Send:
     acks: int = -1
     leader_epoch: int = 3
     value_crc32c: int | None = None
+    t0: int = 1
+    t1: int = 2
 
     @property
     def value(self) -> bytes:
@@ -67,13 +69,13 @@ class RunHistory:
         for send in self.sends:
             rows = RowWriter(self.run, send.producer)
             crc = value_crc32c(send.value) if send.value_crc32c is None else send.value_crc32c
-            lines.append(rows.invoke(send.pseq, self.topic, send.partition, crc, send.acks, 1))
+            lines.append(rows.invoke(send.pseq, self.topic, send.partition, crc, send.acks, send.t0))
             if send.outcome is not None:
                 epoch = send.leader_epoch if send.offset >= 0 else -1
                 error = (
                     None if send.outcome in (DeliveryOutcome.OK, DeliveryOutcome.OK1) else "REQUEST_TIMED_OUT"
                 )
-                place = (self.topic, send.partition, send.outcome, send.offset, epoch, error, 2)
+                place = (self.topic, send.partition, send.outcome, send.offset, epoch, error, send.t1)
                 lines.append(rows.complete([send.pseq], *place))
         return lines
 

@@ -17,6 +17,9 @@ def spark_session() -> Iterator[Any]:
 
     session = start_session("local[2]", "holdfast tests", is_short=True)
     session.conf.set("spark.sql.shuffle.partitions", 2)
+    # some rows a test: compiling queries would cost more than the work; test_launch runs as users do
+    session.conf.set("spark.sql.codegen.wholeStage", "false")
+    session.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
     yield session
     session.stop()
 

@@ -52,7 +52,14 @@ class PlantedLogs:
         self,
         logs: Mapping[tuple[str, int], Log],
         silent_from: Mapping[tuple[str, int], int] | None = None,
+        *,
+        replicas: tuple[int, ...] = (NODE_ID,),
+        first_ends: Mapping[tuple[str, int], int] | None = None,
     ) -> None:
+        """`replicas`: as the metadata has them, all in sync. `first_ends`: what the first question about a
+        partition's end is answered, as if records came in afterwards."""
+        self._replicas = replicas
+        self._first_ends = dict(first_ends or {})
         #: partitions that have nothing to say from this offset on, although they claim a later end
         self._silent_from = dict(silent_from or {})
         self._logs = {place: _parsed(log) for place, log in logs.items()}
@@ -148,9 +155,11 @@ class PlantedLogs:
                 code = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
                 rows.append(DescribedTopic(code, name, bytes(16), False, (), ()))
                 continue
-            one = (NODE_ID,)
+            all_of_them = self._replicas
             partitions = tuple(
-                DescribedPartition(0, index, NODE_ID, epoch, 0, one, one, (), (), NODE_ID, 1, 0, ())
+                DescribedPartition(
+                    0, index, NODE_ID, epoch, 0, all_of_them, all_of_them, (), (), NODE_ID, 1, 0, ()
+                )
                 for index in self._partitions(name)
                 for epoch in [self._leader_epoch(name, index)]
             )
@@ -163,8 +172,10 @@ class PlantedLogs:
             start, end = self._end(self._names[asked.topic_id], asked.partition_index)
             if asked.timestamp >= 0:
                 offset = self._offset_by_time(self._names[asked.topic_id], asked)
+            elif asked.timestamp == EARLIEST_TIMESTAMP:
+                offset = start
             else:
-                offset = start if asked.timestamp == EARLIEST_TIMESTAMP else end
+                offset = self._first_ends.pop((self._names[asked.topic_id], asked.partition_index), end)
             rows.append(
                 ListOffsetsPartitionResponse(
                     asked.topic_id, asked.partition_index, 0, -1, offset, LEADER_EPOCH

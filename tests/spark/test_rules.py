@@ -13,12 +13,13 @@ import pytest
 from holdfast.client.core.outcomes import DeliveryOutcome
 from holdfast.durability.ledger import read_sends
 from holdfast.durability.rules import RULES
+from holdfast.durability.rules.rule import Looks
 from holdfast.durability.segment_source import BATCH_SCHEMA
-from holdfast.durability.validate import MARKS_SCHEMA, judge
+from holdfast.durability.validate import ENDS_SCHEMA, MARKS_SCHEMA, MEMBERS_SCHEMA, judge
 from holdfast.durability.verdict import SAMPLES_MAX, Verdict
 from tests.spark.builders import LOG_SCHEMA, RunHistory, Send, clean_history, damaged_value, write_ledger
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark session")]
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark session"), pytest.mark.timeout(600)]
 
 
 # --- what is planted -----------------------------------------------------------------------------------
@@ -112,6 +113,22 @@ def weakly_acknowledged_and_gone(history: RunHistory) -> None:
     del history.log[1][-2:]
 
 
+def unacknowledged_behind_a_later_one(history: RunHistory) -> None:
+    # without an answer, and its record stands behind that of the next send
+    of_p0 = [i for i, s in enumerate(history.sends) if s.partition == 0 and s.producer.startswith("p0")]
+    first, last = of_p0[-2:]
+    low, high = history.sends[first].offset, history.sends[last].offset
+    history.change(first, outcome=DeliveryOutcome.INFO, offset=-1)
+    history.change(last, offset=low)
+    log = history.log[0]
+    log[low], log[high] = log[high], log[low]
+
+
+def sent_after_an_acknowledgement_and_below_it(history: RunHistory) -> None:
+    history.send("late", 0, 0, t0=50, t1=60)
+    history.send("early", 0, 0, t0=1, t1=40)
+
+
 CASES: dict[Callable[[RunHistory], None], dict[str, int]] = {
     nothing: {},
     last_record_cut_off: {"lost": 1},
@@ -122,7 +139,7 @@ CASES: dict[Callable[[RunHistory], None], dict[str, int]] = {
     never_sent: {"unexpected": 1},
     of_no_ledger: {"unexpected": 1},
     refused_but_there: {"unexpected": 1},
-    copied_into_the_other_partition: {"unexpected": 1},
+    copied_into_the_other_partition: {"misplaced": 1},
     byte_flipped_in_the_log: {"corrupt": 1},
     lost_and_its_offset_given_again_and_damaged: {"lost": 1, "corrupt": 1},
     other_checksum_in_the_ledger: {"corrupt": 1},
@@ -130,6 +147,8 @@ CASES: dict[Callable[[RunHistory], None], dict[str, int]] = {
     no_definite_answer_but_there: {"recovered": 2},
     no_acknowledgement_and_not_there: {},
     weakly_acknowledged_and_gone: {"lost_weakly_acked": 2},
+    unacknowledged_behind_a_later_one: {"recovered": 1, "reordered_unacked": 1},
+    sent_after_an_acknowledgement_and_below_it: {"overtaken": 1},
 }
 
 
@@ -141,7 +160,7 @@ def same_everywhere(batches: list[dict[str, Any]]) -> None:
 
 
 def different_above_the_high_watermark(batches: list[dict[str, Any]]) -> None:
-    batches[4]["crc"] = 7
+    batches[4] |= {"crc": 7, "leader_epoch": 4}
     batches[9]["damaged"] = True
 
 
@@ -158,7 +177,7 @@ def other_bytes_below_it(batches: list[dict[str, Any]]) -> None:
 
 
 def other_epoch_below_it(batches: list[dict[str, Any]]) -> None:
-    batches[6]["leader_epoch"] = 2
+    batches[5]["leader_epoch"] = 2
 
 
 def hole_in_one_replica(batches: list[dict[str, Any]]) -> None:
@@ -167,6 +186,19 @@ def hole_in_one_replica(batches: list[dict[str, Any]]) -> None:
 
 def damaged_batch_in_one_replica(batches: list[dict[str, Any]]) -> None:
     batches[7] |= {"crc_ok": False, "damaged": True, "problem": "crc does not hold"}
+
+
+def two_values_of_one_epoch_above_it(batches: list[dict[str, Any]]) -> None:
+    batches[4]["crc"] = 7
+
+
+def epoch_falls_above_it(batches: list[dict[str, Any]]) -> None:
+    for batch in batches:
+        batch["leader_epoch"] = 2 if batch["base_offset"] >= HIGH_WATERMARK else 3
+
+
+def batches_swapped_in_a_file(batches: list[dict[str, Any]]) -> None:
+    batches[6]["position"], batches[7]["position"] = batches[7]["position"], batches[6]["position"]
 
 
 def tail_of_one_replica_torn(batches: list[dict[str, Any]]) -> None:
@@ -182,7 +214,10 @@ REPLICA_CASES: dict[Callable[[list[dict[str, Any]]], None], dict[str, int]] = {
     other_bytes_below_it: {"diverged": 1},
     other_epoch_below_it: {"diverged": 1},
     hole_in_one_replica: {"diverged": 1},
-    damaged_batch_in_one_replica: {"corrupt": 1},
+    damaged_batch_in_one_replica: {"damaged": 1},
+    two_values_of_one_epoch_above_it: {"rewritten": 1},
+    epoch_falls_above_it: {"epoch_order": 3},
+    batches_swapped_in_a_file: {"file_order": 1},
     tail_of_one_replica_torn: {},
 }
 
@@ -211,6 +246,31 @@ def replica_batches(topic: str) -> list[dict[str, Any]]:
 
 
 HIGH_WATERMARK = 40
+
+
+# --- who should have what ---------------------------------------------------------------------------------
+
+
+def all_in_sync_and_complete(history: RunHistory, batches: list[dict[str, Any]]) -> None:
+    pass
+
+
+def one_in_sync_and_short(history: RunHistory, batches: list[dict[str, Any]]) -> None:
+    del batches[6:10]
+
+
+def one_in_sync_and_gone(history: RunHistory, batches: list[dict[str, Any]]) -> None:
+    del batches[10:]
+
+
+MEMBER_CASES: dict[Callable[[RunHistory, list[dict[str, Any]]], None], dict[str, int]] = {
+    all_in_sync_and_complete: {},
+    one_in_sync_and_short: {"incomplete": 1},
+    one_in_sync_and_gone: {"incomplete": 1},
+}
+
+
+ALL_CASES: dict[Callable[..., None], dict[str, int]] = {**CASES, **REPLICA_CASES, **MEMBER_CASES}
 
 
 # --- one run for all -----------------------------------------------------------------------------------
@@ -247,16 +307,30 @@ def planted(spark_session: Any, tmp_path_factory: pytest.TempPathFactory) -> Ite
         made = replica_batches(change.__name__)
         change(made)
         batches += made
+    members, ends = [], []
+    for stage in MEMBER_CASES:
+        history, made = clean_history(stage.__name__), replica_batches(stage.__name__)
+        stage(history, made)
+        histories.append(history)
+        batches += made
+        members += [(broker, history.topic, 0, True) for broker in (1, 2, 3)]
+        ends.append((history.topic, 0, 20, 20))
     names = [item.split()[0] for item in BATCH_SCHEMA.split(", ")]
     replica = spark_session.createDataFrame([tuple(b[name] for name in names) for b in batches], BATCH_SCHEMA)
     marks = sorted({(batch["broker"], batch["topic"], 0, HIGH_WATERMARK) for batch in batches})
-    tables = {"replica": replica, "marks": spark_session.createDataFrame(marks, MARKS_SCHEMA)}
+    tables = {
+        "replica": replica,
+        "marks": spark_session.createDataFrame(marks, MARKS_SCHEMA),
+        "members": spark_session.createDataFrame(members, MEMBERS_SCHEMA),
+        "ends": spark_session.createDataFrame(ends, ENDS_SCHEMA),
+        "one_clock": True,
+    }
     yield judged(spark_session, histories, tmp_path_factory.mktemp("planted"), **tables)
     spark_session.catalog.clearCache()
 
 
 @pytest.mark.parametrize(
-    ("name", "expected"), [(case.__name__, classes) for case, classes in (CASES | REPLICA_CASES).items()]
+    ("name", "expected"), [(case.__name__, classes) for case, classes in ALL_CASES.items()]
 )
 def test_what_was_planted_is_found_and_found_alone(
     planted: Judged, name: str, expected: dict[str, int]
@@ -266,7 +340,7 @@ def test_what_was_planted_is_found_and_found_alone(
 
 def test_every_rule_has_been_broken_once_and_counts_agree(planted: Judged) -> None:
     totals: dict[str, int] = {}
-    for classes in (CASES | REPLICA_CASES).values():
+    for classes in ALL_CASES.values():
         for name, count in classes.items():
             totals[name] = totals.get(name, 0) + count
     assert set(totals) == set(RULES)
@@ -281,6 +355,7 @@ def test_every_rule_has_been_broken_once_and_counts_agree(planted: Judged) -> No
 def test_replicas_below_their_own_high_watermarks_are_a_note(planted: Judged) -> None:
     assert planted.verdict.notes[0] == (
         "replicas below their own high watermarks: "
+        "broker 2 of one_in_sync_and_short-0 ends at 10, its mark is 40; "
         "broker 2 of one_replica_behind-0 ends at 20, its mark is 40; "
         "broker 2 of tail_of_one_replica_torn-0 ends at 30, its mark is 40"
     )
@@ -297,7 +372,18 @@ def test_samples_say_where_to_look(planted: Judged) -> None:
     assert moved["detail"] == "found at offset 19"
     details = {row["topic"]: row["detail"] for row in planted.verdict.samples["unexpected"]}
     assert details["never_sent"] == "never sent"
-    assert details["copied_into_the_other_partition"] == "was sent to copied_into_the_other_partition-0"
+    (misplaced,) = planted.verdict.samples["misplaced"]
+    assert misplaced["detail"] == "was sent to copied_into_the_other_partition-0"
+    details = {row["topic"]: row["detail"] for row in planted.verdict.samples["diverged"]}
+    assert details["other_bytes_below_it"] == (
+        "replicas 1, 2, 3 hold different batches: the odd one is replica 2, epoch 3 crc 7 up to offset 19, "
+        "00000000000000000000.log at byte 700"
+    )
+    details = {row["topic"]: row["detail"] for row in planted.verdict.samples["incomplete"]}
+    assert details == {
+        "one_in_sync_and_short": "replica 2 is in sync, offset 19 is acknowledged, it ends at 10",
+        "one_in_sync_and_gone": "replica 3 is in sync, offset 19 is acknowledged, it has no log",
+    }
 
 
 def test_of_two_records_of_a_damaged_offset_the_earlier_is_lost(planted: Judged) -> None:
@@ -308,7 +394,8 @@ def test_of_two_records_of_a_damaged_offset_the_earlier_is_lost(planted: Judged)
 
 def test_a_clean_history_breaks_no_rule_and_was_really_looked_at(spark: Any, tmp_path: Path) -> None:
     verdict = judged(spark, [clean_history("t")], tmp_path).verdict
-    assert set(verdict.counts) == set(RULES) - {"diverged"}, "without replicas nothing is said of them"
+    shown = {name for name, rule in RULES.items() if rule.looks in (Looks.PAIRS, Looks.ORDER)}
+    assert set(verdict.counts) == shown, "without replicas nothing is said of them"
     assert not any(verdict.counts.values())
     assert verdict.exit_code == 0
     assert (verdict.facts["acked"], verdict.facts["ok"], verdict.facts["served"]) == (40, 40, 40)

@@ -16,9 +16,9 @@ from holdfast.durability.verdict import Verdict
 from tests.spark.builders import RunHistory, clean_history, history_batches, write_ledger, write_log_dir
 from tests.spark.planted_log import PlantedLogs, damaged
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark session")]
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark session"), pytest.mark.timeout(600)]
 
-TIMEOUT_MS = 30_000
+TIMEOUT_MS = 120_000
 #: Neither a pattern nor escapes may be seen in a path.
 ODD_NAME = "my [ä] {b,c}*?^%20#"
 
@@ -94,8 +94,9 @@ def test_replicas_that_are_damaged_short_or_gone_are_told(spark: Any, tmp_path: 
     with PlantedLogs(logs) as node:
         options = {broker: str(folder) for broker, folder in dirs.items()}
         verdict = verdict_of(spark, tmp_path, node, history, log_dirs=options)
-    assert {name: count for name, count in verdict.counts.items() if count} == {"corrupt": 1}
-    assert verdict.samples["corrupt"][0]["detail"] == f"batch on replica 2, {damaged.name} at byte 0"
+    assert {name: count for name, count in verdict.counts.items() if count} == {"damaged": 1}
+    assert verdict.samples["damaged"][0]["command"] == f"holdfast dump-log --files {damaged}"
+    assert verdict.samples["damaged"][0]["detail"] == f"batch on replica 2, {damaged.name} at byte 0"
     assert verdict.notes == (
         f"{dirs[4]} of broker 4 has no whole replication-offset-checkpoint: nothing of it was compared",
         "replicas below their own high watermarks: broker 3 of t-0 ends at 5, its mark is 20; "
@@ -114,6 +115,24 @@ def test_a_cut_last_line_leaves_its_send_unanswered(spark: Any, tmp_path: Path) 
     assert verdict.exit_code == 0, verdict.as_text()
     assert (verdict.facts["acked"], verdict.facts["unanswered"], verdict.counts["recovered"]) == (39, 1, 1)
     assert any("cut line" in note for note in verdict.notes)
+
+
+def test_a_cluster_in_use_is_judged_up_to_where_its_log_ended_before_the_ledger(
+    spark: Any, tmp_path: Path
+) -> None:
+    """Records that were sent after the ledger was read are no anomaly; those before are one."""
+    history = clean_history("t")
+    history.log[0].append(history.send("p0", 700, 1).value)
+    history.log[1].pop()
+    history.sends.pop()
+    logs = history_batches(history)
+    with PlantedLogs(logs, first_ends={("t", 0): 20, ("t", 1): 20}) as node:
+        live = verdict_of(spark, tmp_path, node, history)
+        quiet = validate(
+            spark, ValidateOptions(str(tmp_path / "ledger"), node.address, timeout_ms=TIMEOUT_MS)
+        )
+    assert (live.exit_code, live.facts["served"]) == (0, 41), live.as_text()
+    assert {name: count for name, count in quiet.counts.items() if count} == {"unexpected": 1}
 
 
 # --- the report ----------------------------------------------------------------------------------------
@@ -169,6 +188,11 @@ def lost_first_line(path: Path) -> None:
 
 
 def same_names_in_another_run(path: Path) -> None:
+    again = path.read_text().replace('"run":"demo"', '"run":"again"')
+    path.with_name("again.jsonl").write_text(again)
+
+
+def other_run_in_the_file(path: Path) -> None:
     path.write_text(path.read_text() + path.read_text().replace('"run":"demo"', '"run":"again"'))
 
 
@@ -179,11 +203,12 @@ def sent_twice(path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        (broken_line, "no ledger lines.*no ledger line"),
-        (line_without_number, "without run, producer, pseq"),
-        (lost_first_line, "never written down"),
+        (broken_line, "no ledger lines: .*jsonl, line 1: no JSON: no ledger line"),
+        (line_without_number, r"jsonl, line 17: no pseq"),
+        (lost_first_line, r"1 answers to sends that were never written down: .*jsonl, line 1 "),
+        (other_run_in_the_file, r"line 17: is of run again, the file begins with run demo"),
         (same_names_in_another_run, "same numbers in runs again and demo"),
-        (sent_twice, "written down more than once"),
+        (sent_twice, r"written down more than once.*jsonl, line 17 "),
     ],
 )
 def test_an_unreadable_ledger_proves_nothing(
@@ -192,7 +217,7 @@ def test_an_unreadable_ledger_proves_nothing(
     ledger = write_ledger(tmp_path / "ledger", [clean_history("t", 8)])
     (path,) = ledger.iterdir()
     change(path)
-    verdict = validate(spark, ValidateOptions(str(ledger), "127.0.0.1:1", timeout_ms=TIMEOUT_MS))
+    verdict = validate(spark, ValidateOptions(str(ledger), "127.0.0.1:1", timeout_ms=200))
     assert verdict.exit_code == 6
     (said,) = verdict.inconclusive
     assert said.startswith("ledger: ")
@@ -204,7 +229,7 @@ def test_without_an_acknowledgement_nothing_was_checked(spark: Any, tmp_path: Pa
     for index in range(4):
         history.change(index, outcome=DeliveryOutcome.INFO, offset=-1)
     ledger = write_ledger(tmp_path / "ledger", [history])
-    verdict = validate(spark, ValidateOptions(str(ledger), "127.0.0.1:1"))
+    verdict = validate(spark, ValidateOptions(str(ledger), "127.0.0.1:1", timeout_ms=200))
     assert verdict.exit_code == 6
     assert "no acknowledged send" in verdict.inconclusive[0]
 

@@ -1,18 +1,28 @@
-"""What of a ledger can be seen without Spark: its files, and last lines that a crash cut."""
+"""What of a ledger can be seen without Spark: which files it has, and which are passed over."""
 
+import gzip
 from pathlib import Path
 
 import pytest
 
-from holdfast.durability.ledger import UnreadableLedger, count_torn_lines, ledger_files
+pytest.importorskip("pyspark", reason="needs the extra `spark`")
+
+from holdfast.client.core.history import RowWriter
+from holdfast.durability.ledger import UnreadableLedger, ledger_files, line_of, passed_over, topics_named
+
+LINE = RowWriter("run", "p").invoke(7, "t", 0, 1, -1, 1)
 
 
-def test_files_are_found_all_the_way_down_and_sorted(tmp_path: Path) -> None:
+def test_files_are_found_all_the_way_down_and_the_others_are_named(tmp_path: Path) -> None:
     (tmp_path / "b").mkdir()
-    for name in ("b/p1.jsonl", "a.jsonl", "notes.txt", "b/x.log"):
-        (tmp_path / name).write_text("")
-    assert ledger_files(str(tmp_path)) == [str(tmp_path / "a.jsonl"), str(tmp_path / "b" / "p1.jsonl")]
+    for name in ("b/p1.jsonl", "a.jsonl", "_b.jsonl.gz", ".c.jsonl", "notes.txt", "b/x.jsonl.bak"):
+        (tmp_path / name).write_text("x")
+    (tmp_path / "empty.txt").write_text("")
+    found = [str(tmp_path / name) for name in (".c.jsonl", "_b.jsonl.gz", "a.jsonl", "b/p1.jsonl")]
+    assert ledger_files(str(tmp_path)) == found
+    assert passed_over(str(tmp_path)) == [str(tmp_path / name) for name in ("b/x.jsonl.bak", "notes.txt")]
     assert ledger_files(str(tmp_path / "notes.txt")) == [str(tmp_path / "notes.txt")]
+    assert passed_over(str(tmp_path / "notes.txt")) == []
 
 
 def test_a_folder_without_ledgers_proves_nothing(tmp_path: Path) -> None:
@@ -22,30 +32,12 @@ def test_a_folder_without_ledgers_proves_nothing(tmp_path: Path) -> None:
         ledger_files(str(tmp_path / "missing"))
 
 
-@pytest.mark.parametrize("name", ["_run.p.jsonl", ".run.p.jsonl"])
-def test_a_file_that_spark_would_pass_over_makes_the_ledger_unreadable(tmp_path: Path, name: str) -> None:
-    (tmp_path / name).write_text("")
-    (tmp_path / "run.p.jsonl").write_text("")
-    for path in (tmp_path, tmp_path / name):
-        with pytest.raises(UnreadableLedger, match=f"{name}: Spark reads no file"):
-            ledger_files(str(path))
-
-
-@pytest.mark.parametrize(
-    ("tail", "torn"),
-    [
-        ('{"kind":"invoke"}\n', 0),
-        ('{"kind":"invoke"}', 0),
-        ('{"kind":"comp', 1),
-        ("\0" * 20, 1),
-        ("17", 1),
-        ("  ", 0),
-        ("", 0),
-        ('{"long":"' + "x" * 10_000, 1),
-        ('{"long":"' + "x" * 10_000 + '"}', 0),
-    ],
-)
-def test_only_a_last_line_that_was_cut_is_torn(tmp_path: Path, tail: str, torn: int) -> None:
-    path = tmp_path / "p.jsonl"
-    path.write_text('{"kind":"invoke"}\n' + tail)
-    assert count_torn_lines([str(path)]) == torn
+def test_topics_and_places_of_sends_are_found_in_plain_and_packed_files(tmp_path: Path) -> None:
+    plain, packed, broken = (str(tmp_path / name) for name in ("a.jsonl", "b.jsonl.gz", "c.jsonl.gz"))
+    Path(plain).write_text("no line\n" + LINE)
+    Path(packed).write_bytes(gzip.compress(LINE.replace('"t"', '"u"').replace(":", ": ").encode()))
+    Path(broken).write_bytes(b"no gzip")
+    assert topics_named([plain, packed, broken]) == {"t", "u"}
+    assert line_of([plain, packed], "run", "p", 7, "t") == f"{plain}, line 2"
+    assert line_of([plain, packed], "run", "p", 7, "u") == f"{packed}, line 1"
+    assert line_of([plain], "run", "p", 8, "t") == plain

@@ -4,7 +4,6 @@ import json
 
 import pytest
 
-from holdfast.durability.rules import ALLOWED as ALLOWED_RULES
 from holdfast.durability.rules import RULES
 from holdfast.durability.verdict import ALLOWED, FORBIDDEN, Verdict, inconclusive
 
@@ -35,7 +34,10 @@ def verdict(**counts: int) -> Verdict:
 
 def test_every_rule_has_a_meaning() -> None:
     assert set(RULES) == set(FORBIDDEN) | set(ALLOWED)
-    assert set(ALLOWED_RULES) == set(ALLOWED)
+    for name, rule in RULES.items():
+        assert name == rule.name
+        assert rule.meaning, name
+        assert rule.false_alarm, name
 
 
 @pytest.mark.parametrize("name", sorted(FORBIDDEN))

@@ -1,0 +1,102 @@
+"""Ledgers of any Kafka client (`holdfast validate --foreign`): what a line says, as the columns of our own.
+
+A record is known by the SHA-256 of its value, in place of the producer and number that our own values carry.
+The format is docs/validate-your-own-client.md's. Knows nothing of files nor of Spark.
+"""
+
+import hashlib
+import json
+import re
+from typing import Any, NamedTuple
+
+#: The names that the rules see. Lines have no order among each other, so no rule of order is asked.
+RUN, PRODUCER = "foreign", "client"
+OUTCOMES = {"ok": 1, "ok1": 2, "info": 3, "fail": 4}
+_ACKS = {"all": -1, -1: -1, 0: 0, 1: 1}
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+#: Hexadecimal digits of the hash that become the number, and those behind them that become the checksum.
+_NUMBER_DIGITS, _CHECKSUM_DIGITS = 15, 8
+_OFFSET_MAX, _PARTITION_MAX = (1 << 63) - 1, (1 << 31) - 1
+
+
+class ForeignRow(NamedTuple):
+    """One line. Columns that a kind of line does not have are None."""
+
+    #: 1 invoke, 2 complete
+    kind: int
+    topic: str
+    number: int
+    checksum: int | None
+    acks: int | None
+    outcome: int | None
+    partition: int | None
+    offset: int | None
+
+
+def foreign_row(line: bytes) -> ForeignRow | str:
+    """What a line says, or why it is none."""
+    try:
+        row = json.loads(line)
+    except ValueError:
+        return "no JSON"
+    if not isinstance(row, dict):
+        return "no JSON object"
+    topic, value = row.get("topic"), row.get("value_sha256")
+    if not isinstance(topic, str) or not topic:
+        return f"topic {topic!r}: expected a name"
+    if not isinstance(value, str) or not _SHA256.fullmatch(value):
+        return f"value_sha256 {value!r}: expected 64 hexadecimal digits, small letters"
+    partition = row.get("partition")
+    if partition is not None and not _is_number(partition, _PARTITION_MAX):
+        return f"partition {partition!r} cannot be"
+    number, checksum = number_and_checksum(value)
+    if row.get("kind") == "invoke":
+        acks = row.get("acks")
+        if isinstance(acks, bool) or not isinstance(acks, int | str) or acks not in _ACKS:
+            return f'acks {acks!r}: expected "all", -1, 1 or 0'
+        return ForeignRow(1, topic, number, checksum, _ACKS[acks], None, partition, None)
+    if row.get("kind") == "complete":
+        return _answer(row, topic, number, partition)
+    return f"kind {row.get('kind')!r}: expected invoke or complete"
+
+
+def _answer(row: dict[str, Any], topic: str, number: int, partition: int | None) -> ForeignRow | str:
+    outcome, offset = row.get("outcome"), row.get("offset")
+    if not isinstance(outcome, str) or outcome not in OUTCOMES:
+        return f"outcome {outcome!r}: expected one of {', '.join(OUTCOMES)}"
+    if offset is not None and offset != -1 and not _is_number(offset, _OFFSET_MAX):
+        return f"offset {offset!r} cannot be"
+    has_offset = offset is not None and offset >= 0
+    if outcome == "ok" and (not has_offset or partition is None):
+        return "acknowledged without partition and offset"
+    if outcome in ("info", "fail") and has_offset:
+        return f"outcome {outcome} with offset {offset}"
+    return ForeignRow(2, topic, number, None, None, OUTCOMES[outcome], partition, offset)
+
+
+def number_and_checksum(sha256: str) -> tuple[int, int]:
+    """The two numbers that stand for a value in the tables; `VALUE_SQL` is the same of a record."""
+    end = _NUMBER_DIGITS + _CHECKSUM_DIGITS
+    return int(sha256[:_NUMBER_DIGITS], 16), int(sha256[_NUMBER_DIGITS:end], 16)
+
+
+def number_of_value(content: bytes) -> int:
+    """The number of a record with this value."""
+    return number_and_checksum(hashlib.sha256(content).hexdigest())[0]
+
+
+#: Columns of view `log` out of `topic, partition, offset, state, value`. A batch that cannot be read has no
+#: value; a record without one is told apart by its state.
+VALUE_SQL = f"""
+SELECT topic, partition, offset,
+       CASE WHEN value IS NULL AND state = 'damaged' THEN 'damaged'
+            WHEN value IS NULL THEN 'foreign' ELSE 'good' END AS state,
+       CASE WHEN value IS NOT NULL THEN '{PRODUCER}' END AS producer,
+       CAST(conv(substring(hash, 1, {_NUMBER_DIGITS}), 16, 10) AS long) AS pseq,
+       CAST(conv(substring(hash, {_NUMBER_DIGITS + 1}, {_CHECKSUM_DIGITS}), 16, 10) AS long) AS value_crc32c
+FROM (SELECT topic, partition, offset, state, value, sha2(value, 256) AS hash FROM records)
+"""
+
+
+def _is_number(value: Any, most: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= most

@@ -1,0 +1,425 @@
+"""Lines of ledger files as Arrow rows, and every line that is not one, with its file and number.
+
+Parses with Arrow's JSON reader and looks at each column once; only a block in which something is wrong is
+looked at line by line. Knows the format (`client.core.history`, docs/validate.md), nothing of Spark and
+nothing of what a send's lines say together.
+"""
+
+import gzip
+import io
+import json
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json
+
+from holdfast.durability.foreign_lines import PRODUCER, RUN, ForeignRow, foreign_row
+
+#: What a row is: an `invoke` line, a `complete` line, or such a pair of one send. Rows of the last three
+#: kinds say something of the file, in column `run`.
+INVOKE, COMPLETE, PAIR, TORN, PROBLEM, TOPIC_ID = 1, 2, 3, 4, 5, 6
+#: Words of `outcome`; a row holds their place in this list, counted from 1.
+OUTCOMES = ("ok", "ok1", "info", "fail")
+OK, OK1, INFO, FAIL = 1, 2, 3, 4
+
+ROWS = pa.schema(
+    [
+        ("kind", pa.int32()),
+        ("run", pa.string()),
+        ("producer", pa.string()),
+        ("pseq", pa.int64()),
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("value_crc32c", pa.int64()),
+        ("acks", pa.int32()),
+        ("outcome", pa.int32()),
+        ("offset", pa.int64()),
+        ("leader_epoch", pa.int32()),
+        ("t0", pa.int64()),
+        ("t1", pa.int64()),
+    ]
+)
+_FIELDS = pa.schema(
+    [
+        ("kind", pa.string()),
+        *((field.name, field.type) for field in ROWS if field.name not in ("kind", "outcome")),
+        ("outcome", pa.string()),
+        ("topic_id", pa.string()),
+    ]
+)
+_TEXTS = frozenset(field.name for field in _FIELDS if field.type == pa.string())
+_NUMBERS = {
+    field.name: 31 if field.type == pa.int32() else 63 for field in _FIELDS if field.name not in _TEXTS
+}
+_PARSE = pyarrow.json.ParseOptions(explicit_schema=_FIELDS, unexpected_field_behavior="ignore")
+_KINDS = pa.array(["invoke", "complete"])
+_WORDS = pa.array(OUTCOMES)
+#: columns that an `invoke` line has; the others are a `complete` line's
+_OF_A_SEND = frozenset(("run", "producer", "pseq", "topic", "partition", "value_crc32c", "acks", "t0"))
+_CRC_MAX = (1 << 32) - 1
+_SHOWN_CHARS = 120
+#: Bytes that are parsed at a time.
+BLOCK_BYTES = 8 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerRange:
+    """Lines that begin in bytes [start, end) of a file; of a packed file always all of them."""
+
+    path: str
+    start: int
+    end: int
+    #: lines with another run belong to another ledger; None: the file has no first line yet
+    run: str | None = None
+    #: lines of another client (durability.foreign_lines)
+    is_foreign: bool = False
+
+
+def first_run(path: str) -> str | None:
+    """The run of the file's first line, None when it has none to say. Raises: OSError."""
+    try:
+        with _opened(path) as file:
+            row = json.loads(file.readline(1 << 20))
+        return row["run"] if isinstance(row, dict) and isinstance(row.get("run"), str) else None
+    except (ValueError, KeyError, EOFError, zlib.error, gzip.BadGzipFile):
+        return None
+
+
+def is_packed(path: str) -> bool:
+    """True for a file that gzip has packed, by its name."""
+    return path.endswith(".gz")
+
+
+def read_rows(wanted: LedgerRange) -> Iterator[pa.RecordBatch]:
+    """The rows of a range in the columns of ROWS. Raises: OSError."""
+    topic_ids: set[tuple[str, str]] = set()
+    for block in _blocks(wanted):
+        if isinstance(block, str):
+            yield _said(PROBLEM, [block])
+        elif wanted.is_foreign:
+            yield from _foreign_rows(wanted, block)
+        else:
+            yield from _rows_of(wanted, block, topic_ids)
+    if topic_ids:
+        ids = sorted(topic_ids)
+        yield _said(TOPIC_ID, [topic_id for _, topic_id in ids], [topic for topic, _ in ids])
+
+
+# --- bytes -> blocks of whole lines --------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Block:
+    data: bytes
+    #: where it begins in the unpacked file
+    start: int
+    #: the file ends behind it, and not with a line end
+    is_cut: bool
+
+
+def _opened(path: str) -> IO[bytes]:
+    """The text of a file, unpacked. Raises: OSError."""
+    file: IO[bytes] = gzip.open(path) if is_packed(path) else Path(path).open("rb")  # type: ignore[assignment]
+    return file
+
+
+def _blocks(wanted: LedgerRange) -> Iterator[_Block | str]:
+    """Blocks of whole lines; a sentence where packed bytes cannot be read on."""
+    end = None if is_packed(wanted.path) else wanted.end
+    with _opened(wanted.path) as file:
+        position = wanted.start
+        if position > 0:  # the line that is under way here belongs to the range before
+            file.seek(position - 1)
+            position += len(file.readline()) - 1
+        while end is None or position < end:
+            try:
+                data = file.read(BLOCK_BYTES if end is None else min(BLOCK_BYTES, end - position))
+                rest = b"" if data.endswith(b"\n") else file.readline()
+            except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+                yield f"{wanted.path}: cannot be unpacked from byte {position} of its text on: {error}"
+                return
+            data += rest
+            if not data:
+                return
+            yield _Block(data, position, is_cut=not data.endswith(b"\n"))
+            position += len(data)
+
+
+# --- blocks -> rows ------------------------------------------------------------------------------------
+
+
+def _rows_of(wanted: LedgerRange, block: _Block, topic_ids: set[tuple[str, str]]) -> Iterator[pa.RecordBatch]:
+    try:
+        lines = _parsed(block.data)
+    except pa.ArrowInvalid:
+        yield from _rows_one_by_one(wanted, block, topic_ids)
+        return
+    if lines.num_rows == 0:
+        return
+    if not _is_sound(lines, wanted.run):
+        yield from _rows_one_by_one(wanted, block, topic_ids)
+        return
+    yield from _converted(lines, topic_ids)
+
+
+def _parsed(data: bytes) -> pa.Table:
+    if not data.strip():
+        return _FIELDS.empty_table()
+    options = pyarrow.json.ReadOptions(use_threads=False, block_size=len(data) + 1)
+    return pyarrow.json.read_json(io.BytesIO(data), read_options=options, parse_options=_PARSE)
+
+
+def _is_sound(lines: pa.Table, run: str | None) -> bool:
+    """True when each line alone says something that can be so."""
+    for name in ("run", "producer", "pseq", "topic", "partition"):
+        if lines[name].null_count:
+            return False
+    if _any(pc.less(lines["pseq"], 0)) or _any(pc.less(lines["partition"], 0)):
+        return False
+    if run is not None and _any(pc.not_equal(lines["run"], run)):
+        return False
+    kinds = pc.index_in(lines["kind"], value_set=_KINDS)
+    if kinds.null_count:
+        return False
+    is_invoke = pc.equal(kinds, INVOKE - 1)
+    return _are_sends(lines, is_invoke) and _are_answers(lines, pc.invert(is_invoke))
+
+
+def _are_sends(lines: pa.Table, mask: Any) -> bool:
+    """True of the lines of `mask`: acks and checksum are there and can be so."""
+    acks, crcs = lines["acks"], lines["value_crc32c"]
+    is_known = pc.fill_null(pc.and_(pc.greater_equal(acks, -1), pc.less_equal(acks, 1)), False)
+    is_crc = pc.fill_null(pc.and_(pc.greater_equal(crcs, 0), pc.less_equal(crcs, _CRC_MAX)), False)
+    return not _any(pc.and_not(mask, pc.and_(is_known, is_crc)))
+
+
+def _are_answers(lines: pa.Table, mask: Any) -> bool:
+    """True of the lines of `mask`: the outcome is a known one and has an offset if and only if it should."""
+    words = pc.index_in(lines["outcome"], value_set=_WORDS)
+    offsets = lines["offset"]
+    has_offset = pc.fill_null(pc.greater_equal(offsets, 0), False)
+    is_ok = pc.fill_null(pc.equal(words, OK - 1), False)
+    is_refusal = pc.fill_null(pc.greater(words, OK1 - 1), False)
+    for wrong in (
+        pc.is_null(words),
+        pc.and_not(is_ok, has_offset),
+        pc.and_(is_refusal, has_offset),
+        pc.fill_null(pc.less(offsets, -1), False),
+    ):
+        if _any(pc.and_(mask, wrong)):
+            return False
+    return True
+
+
+def _any(mask: Any) -> bool:
+    return bool(pc.any(mask).as_py())
+
+
+def _converted(lines: pa.Table, topic_ids: set[tuple[str, str]]) -> Iterator[pa.RecordBatch]:
+    ids = lines["topic_id"]
+    if ids.null_count < len(ids):
+        named = lines.select(["topic", "topic_id"]).filter(pc.is_valid(ids)).group_by(["topic", "topic_id"])
+        topic_ids |= {(row["topic"], row["topic_id"]) for row in named.aggregate([]).to_pylist()}
+    columns = []
+    for field in ROWS:
+        column = lines[field.name]
+        if field.name in ("kind", "outcome"):
+            words = _KINDS if field.name == "kind" else _WORDS
+            column = pc.add(pc.index_in(column, value_set=words), pa.scalar(1, pa.int32()))
+        columns.append(column)
+    yield from _paired(pa.table(columns, schema=ROWS).combine_chunks()).to_batches()
+
+
+def _paired(rows: pa.Table) -> pa.Table:
+    """The rows with each `invoke` and `complete` of one send as one row, where that is safe: both are in this
+    block and agree on the partition, and the block is of one producer and topic and repeats nothing."""
+    if any(len(pc.unique(rows[name])) != 1 for name in ("run", "producer", "topic")):
+        return rows
+    kinds, pseqs, partitions = (rows[name].to_numpy() for name in ("kind", "pseq", "partition"))
+    sends, answers = np.flatnonzero(kinds == INVOKE), np.flatnonzero(kinds == COMPLETE)
+    sends = sends[np.argsort(pseqs[sends], kind="stable")]
+    answers = answers[np.argsort(pseqs[answers], kind="stable")]
+    if not len(sends) or not len(answers):
+        return rows
+    sent, answered = pseqs[sends], pseqs[answers]
+    if (np.diff(sent) == 0).any() or (np.diff(answered) == 0).any():
+        return rows
+    at = np.minimum(np.searchsorted(sent, answered), len(sent) - 1)
+    fits = (sent[at] == answered) & (partitions[sends[at]] == partitions[answers])
+    at, with_send = at[fits], answers[fits]
+    is_single: Any = np.ones(len(kinds), dtype=bool)
+    is_single[sends[at]] = False
+    is_single[with_send] = False
+    first, second = rows.take(sends[at]), rows.take(with_send)
+    columns = [first[field.name] if field.name in _OF_A_SEND else second[field.name] for field in ROWS]
+    columns[0] = pa.array(np.full(len(at), PAIR, dtype=np.int32))
+    return pa.concat_tables([pa.table(columns, schema=ROWS), rows.filter(pa.array(is_single))])
+
+
+def _said(kind: int, texts: list[str], topics: list[str] | None = None) -> pa.RecordBatch:
+    """Rows about a file: the text in column `run`."""
+    count = len(texts)
+    given = {
+        "kind": [kind] * count,
+        "run": texts,
+        "producer": [""] * count,
+        "pseq": [-kind] * count,
+        "topic": topics or [""] * count,
+    }
+    arrays = [pa.array(given.get(field.name, [None] * count), field.type) for field in ROWS]
+    return pa.RecordBatch.from_arrays(arrays, schema=ROWS)
+
+
+def _foreign_rows(wanted: LedgerRange, block: _Block) -> Iterator[pa.RecordBatch]:
+    first: int | None = None
+    lines = block.data.split(b"\n")
+    rows: list[ForeignRow] = []
+    problems: list[str] = []
+    for index, line in enumerate(lines):
+        if not line.strip():
+            continue
+        found = foreign_row(line)
+        if isinstance(found, ForeignRow):
+            rows.append(found)
+            continue
+        first = _line_number(wanted.path, block.start) if first is None else first
+        place = f"{wanted.path}, line {first + index}"
+        if block.is_cut and index == len(lines) - 1 and not _is_object(line):
+            yield _said(TORN, [place])
+        else:
+            problems.append(f"{place}: {found}: {line[:_SHOWN_CHARS].decode(errors='replace')}")
+    if problems:
+        yield _said(PROBLEM, problems)
+    if rows:
+        kinds, topics, numbers, checksums, acks, outcomes, partitions, offsets = zip(*rows, strict=True)
+        nothing = [None] * len(rows)
+        columns = [
+            kinds, [RUN] * len(rows), [PRODUCER] * len(rows), numbers, topics, partitions, checksums, acks,
+            outcomes, offsets, nothing, nothing, nothing,
+        ]  # fmt: skip
+        arrays = [pa.array(column, field.type) for column, field in zip(columns, ROWS, strict=True)]
+        yield pa.RecordBatch.from_arrays(arrays, schema=ROWS)
+
+
+# --- a block in which something is wrong ---------------------------------------------------------------
+
+
+def _rows_one_by_one(
+    wanted: LedgerRange, block: _Block, topic_ids: set[tuple[str, str]]
+) -> Iterator[pa.RecordBatch]:
+    """The sound lines of a block, and a row for each of the others."""
+    first = _line_number(wanted.path, block.start)
+    lines = block.data.split(b"\n")
+    sound: list[bytes] = []
+    problems: list[str] = []
+    for index, line in enumerate(lines):
+        if not line.strip():
+            continue
+        problem = problem_of(line, wanted.run)
+        if problem is None:
+            sound.append(line)
+        elif block.is_cut and index == len(lines) - 1 and not _is_object(line):
+            yield _said(TORN, [f"{wanted.path}, line {first + index}"])
+        else:
+            shown = line[:_SHOWN_CHARS].decode(errors="replace")
+            problems.append(f"{wanted.path}, line {first + index}: {problem}: {shown}")
+    if sound:
+        try:
+            yield from _converted(_parsed(b"\n".join(sound)), topic_ids)
+        except pa.ArrowInvalid as error:
+            last = first + len(lines) - 1
+            problems.append(f"{wanted.path}, a line of {first} to {last}: {error}")
+    if problems:
+        yield _said(PROBLEM, problems)
+
+
+def _line_number(path: str, position: int) -> int:
+    """Of the line that begins at this byte of the unpacked file, counted from 1."""
+    count, left = 1, position
+    with _opened(path) as file:
+        while left > 0 and (data := file.read(min(left, BLOCK_BYTES))):
+            count += data.count(b"\n")
+            left -= len(data)
+    return count
+
+
+def _is_object(line: bytes) -> bool:
+    try:
+        return isinstance(json.loads(line), dict)
+    except ValueError:
+        return False
+
+
+def problem_of(line: bytes, run: str | None = None) -> str | None:
+    """Why a line is none of a ledger (of this run); None when it is one."""
+    try:
+        row = json.loads(line, object_pairs_hook=_once)
+    except _Twice as error:
+        return f"says {error} twice"
+    except ValueError:
+        return "no JSON"
+    if not isinstance(row, dict):
+        return "no JSON object"
+    for name, value in row.items():
+        if value is None:
+            continue
+        if name in _TEXTS and not isinstance(value, str):
+            return f"{name} is no text"
+        if name in _NUMBERS and not _is_number(value, _NUMBERS[name]):
+            return f"{name} is no whole number of {_NUMBERS[name] + 1} bits"
+    return _problem_of_row(row, run)
+
+
+class _Twice(ValueError):
+    """A name occurs twice in an object."""
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise _Twice(next(name for name in names if names.count(name) > 1))
+    return found
+
+
+def _is_number(value: Any, bits: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and -(1 << bits) <= value < 1 << bits
+
+
+def _problem_of_row(row: dict[str, Any], run: str | None) -> str | None:
+    kind = row.get("kind")
+    if kind not in ("invoke", "complete"):
+        return f"kind {kind!r}: expected invoke or complete"
+    for name in ("run", "producer", "pseq", "topic", "partition"):
+        if row.get(name) is None:
+            return f"no {name}"
+    for name in ("pseq", "partition"):
+        if row[name] < 0:
+            return f"{name} {row[name]} cannot be"
+    if run is not None and row["run"] != run:
+        return f"is of run {row['run']}, the file begins with run {run}"
+    return _problem_of_send(row) if kind == "invoke" else _problem_of_answer(row)
+
+
+def _problem_of_send(row: dict[str, Any]) -> str | None:
+    if row.get("acks") not in (-1, 0, 1):
+        return f"acks {row.get('acks')!r}: expected -1, 0 or 1"
+    crc = row.get("value_crc32c")
+    return None if crc is not None and 0 <= crc <= _CRC_MAX else f"value_crc32c {crc!r} cannot be"
+
+
+def _problem_of_answer(row: dict[str, Any]) -> str | None:
+    outcome, offset = row.get("outcome"), row.get("offset")
+    if outcome not in OUTCOMES:
+        return f"outcome {outcome!r}: expected one of {', '.join(OUTCOMES)}"
+    if outcome == "ok" and (offset is None or offset < 0):
+        return "acknowledged without an offset"
+    if outcome in ("info", "fail") and offset is not None and offset >= 0:
+        return f"outcome {outcome} with offset {offset}"
+    return None if offset is None or offset >= -1 else f"offset {offset} cannot be"

@@ -1,0 +1,114 @@
+"""The rules of the verdict, one module each: what a row means, its query, and how it can be a false alarm.
+
+Source: docs/validate.md, and docs/rules.md by number. Owns what is an anomaly and how all queries are asked
+together; knows nothing of how rows were read nor of exit codes. `durability.rules.rule` describes the views.
+"""
+
+from collections.abc import Sequence
+
+from holdfast.durability.rules import (
+    corrupt,
+    damaged,
+    diverged,
+    duplicated,
+    epoch_order,
+    file_order,
+    incomplete,
+    lost,
+    lost_weakly_acked,
+    misplaced,
+    moved,
+    overtaken,
+    recovered,
+    reordered,
+    reordered_unacked,
+    rewritten,
+    unexpected,
+)
+from holdfast.durability.rules.rule import Rule
+
+_MODULES = (
+    lost, moved, duplicated, unexpected, misplaced, corrupt, reordered, overtaken,
+    diverged, damaged, incomplete, rewritten, epoch_order, file_order,
+    recovered, lost_weakly_acked, reordered_unacked,
+)  # fmt: skip
+#: Name -> rule, in the order of a report.
+RULES: dict[str, Rule] = {module.RULE.name: module.RULE for module in _MODULES}
+
+#: Sends with the log rows that bear their name. Rows of `damaged` and `foreign` state have no name.
+PAIRS_SQL = """
+SELECT s.run, coalesce(s.producer, l.producer) AS producer, coalesce(s.pseq, l.pseq) AS pseq,
+       s.topic, s.partition, s.offset, s.leader_epoch, s.acked, s.weakly_acked, s.refused,
+       s.pseq IS NOT NULL AS known,
+       l.topic AS log_topic, l.partition AS log_partition, l.offset AS log_offset, l.state,
+       l.topic IS NOT NULL AND s.value_crc32c IS NOT NULL AND l.value_crc32c <> s.value_crc32c AS differs,
+       coalesce((s.acked OR s.weakly_acked) AND l.partition = s.partition AND l.offset = s.offset
+                AND l.value_crc32c = s.value_crc32c, false) AS perfect
+FROM sends s
+FULL OUTER JOIN log l ON s.producer = l.producer AND s.pseq = l.pseq AND s.topic = l.topic
+"""
+
+NEAR_SQL = """
+SELECT l.* FROM log l
+LEFT SEMI JOIN (SELECT DISTINCT producer, pseq FROM odd) o ON l.producer = o.producer AND l.pseq = o.pseq
+"""
+
+#: Sends at an offset not above those of earlier sends of their producer to the partition. A send without an
+#: offset of its own has that of its first record in the log.
+ORDER_SQL = """
+SELECT topic, partition, offset, run, producer, pseq, acked, highest, highest_acked
+FROM (SELECT *, max(offset) OVER earlier AS highest,
+             max(CASE WHEN acked THEN offset END) OVER earlier AS highest_acked
+      FROM (SELECT topic, partition, offset, run, producer, pseq, acked
+            FROM sends WHERE offset IS NOT NULL
+            UNION ALL
+            SELECT topic, partition, min(log_offset), run, producer, pseq, false
+            FROM odd WHERE known AND offset IS NULL AND log_partition = partition AND NOT refused
+            GROUP BY topic, partition, run, producer, pseq)
+      WINDOW earlier AS (PARTITION BY producer, topic, partition ORDER BY pseq
+                         ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING))
+WHERE offset <= highest
+"""
+
+#: How much of the replicas there is, and how much of it the comparison could see.
+COMPARED_SQL = """
+SELECT count(last_offset) AS batches, count_if(last_offset < high_watermark) AS compared,
+       count(DISTINCT broker, topic, partition) AS replicas
+FROM replica LEFT JOIN marks USING (broker, topic, partition)
+"""
+
+#: Replicas that end below their own high watermark; `log_end` is NULL without a log. No violation: a power
+#: cut may take what was not flushed, and the others still have it.
+SHORT_SQL = """
+SELECT broker, topic, partition, high_watermark,
+       max(coalesce(CASE WHEN problem IS NULL THEN last_offset + 1 END, base_offset)) AS log_end
+FROM marks LEFT JOIN replica USING (broker, topic, partition)
+GROUP BY broker, topic, partition, high_watermark
+HAVING log_end IS NULL AND high_watermark > 0 OR log_end < high_watermark
+ORDER BY topic, partition, broker
+"""
+
+_COLUMNS = "topic, partition, offset, run, producer, pseq, detail"
+_FILE_COLUMNS = "broker, segment, position"
+_NO_FILE = "CAST(NULL AS int) AS broker, CAST(NULL AS string) AS segment, CAST(NULL AS long) AS position"
+
+
+def violations_sql(rules: Sequence[Rule]) -> str:
+    """All rows that break one of these rules, with their class."""
+    return "\nUNION ALL\n".join(
+        f"SELECT '{rule.name}' AS class, {_COLUMNS}, {_FILE_COLUMNS if rule.is_of_replicas else _NO_FILE} "
+        f"FROM ({rule.sql})"
+        for rule in rules
+    )
+
+
+def findings_sql(samples_max: int) -> str:
+    """Of view `violations`: exact counts by class and at most `samples_max` rows of each, in log order."""
+    return f"""
+        SELECT * FROM (
+            SELECT *, count(*) OVER (PARTITION BY class) AS total,
+                   row_number() OVER (PARTITION BY class
+                                      ORDER BY topic, partition, offset, producer, pseq) AS nth
+            FROM violations)
+        WHERE nth <= {samples_max}
+        ORDER BY class, nth"""

@@ -1,0 +1,18 @@
+"""Sent, not acknowledged, there: allowed, for the answer may have been lost and not the record."""
+
+from holdfast.durability.rules.rule import Looks, Rule
+
+RULE = Rule(
+    name="recovered",
+    meaning="not acknowledged, there all the same",
+    false_alarm="it is allowed",
+    looks=Looks.PAIRS,
+    is_forbidden=False,
+    sql="""
+        SELECT log_topic AS topic, log_partition AS partition, min(log_offset) AS offset, run, producer, pseq,
+               'sent, not acknowledged, there' AS detail
+        FROM odd
+        WHERE known AND NOT acked AND NOT weakly_acked AND NOT refused AND NOT differs
+          AND log_partition = coalesce(partition, log_partition)
+        GROUP BY ALL""",
+)

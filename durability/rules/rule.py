@@ -1,0 +1,63 @@
+"""What a rule of the verdict is, and the pieces of SQL that several of them use.
+
+Views that the queries read:
+- `sends`: one row a send (durability.ledger). A send is *acked* when acks=all was promised and answered.
+- `log`: topic, partition, offset, state, producer, pseq, value_crc32c: one row a record that the cluster
+  serves. `state` is `good`; `damaged` (its own checksum does not hold, so its name cannot be trusted);
+  `foreign` (no value of a ledger's producer). A value names (producer, pseq), unique in a topic.
+- `odd`: every send with each log row that bears its name, without the perfect pairs (`PAIRS_SQL`): of a good
+  cluster nothing is left. `near`: all log rows of the sends in `odd`, the perfect ones too.
+- `disordered`: sends at offsets below that of an earlier send of their producer (`ORDER_SQL`).
+- `ends`: topic, partition, settled_end (the log's end before the ledger was read), served_end (the log's end
+  afterwards: log rows lie below it).
+- `replica`, `marks`: batches of replica segment files, and each replica's high watermark. A row with a
+  `problem` cannot be read; an empty segment is a row with nothing but its first offset.
+- `members`: broker, topic, partition, is_in_sync: replicas that there should be, of brokers whose log
+  dirs are known.
+"""
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Looks(Enum):
+    """What a rule looks at: it has nothing to say where that is missing."""
+
+    #: sends and log rows that are no perfect pairs
+    PAIRS = "pairs"
+    #: the order of the ledger's own offsets
+    ORDER = "order"
+    #: times of sends and answers, all of one clock
+    TIMES = "times"
+    #: segment files of replicas
+    REPLICAS = "replicas"
+    #: segment files, and who should have them
+    MEMBERS = "members"
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One class of the verdict. `sql` gives (topic, partition, offset, run, producer, pseq, detail), and
+    (broker, segment, position) behind them when it is of replicas."""
+
+    name: str
+    #: what a row means, in words of a table
+    meaning: str
+    #: when a row is there although the cluster kept its promises
+    false_alarm: str
+    looks: Looks
+    sql: str
+    #: False: it may happen, and is counted
+    is_forbidden: bool = True
+
+    @property
+    def is_of_replicas(self) -> bool:
+        """Its rows name a replica and a place in a file."""
+        return self.looks in (Looks.REPLICAS, Looks.MEMBERS)
+
+
+#: The columns of a send.
+SENT = "SELECT DISTINCT topic, partition, offset, run, producer, pseq"
+SAME_SEND = "n.producer = o.producer AND n.pseq = o.pseq"
+SAME_PARTITION = "n.topic = o.topic AND n.partition = o.partition"
+NO_SEND = "CAST(NULL AS string) AS run, CAST(NULL AS string) AS producer, CAST(NULL AS long) AS pseq"

@@ -1,0 +1,203 @@
+"""The verdict that a test asks for: Spark's where the extra `spark` is installed, else a plain check.
+
+The plain check reads the ledger and the topic in this process and knows five classes; `holdfast validate`, in
+a process of its own, knows all of them and compares the replicas' files as well.
+"""
+
+import importlib.util
+import json
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from holdfast.client.consumer import Consumer, ConsumerRecord
+from holdfast.client.core.history import parse_row, parse_value, value_crc32c
+from holdfast.localcluster.nodes import ClusterError
+from holdfast.protocol.topic_names import TopicPartition
+
+_GOOD, _LOST, _ANOMALY, _INCONCLUSIVE = 0, 4, 5, 6
+_SAMPLES_MAX = 32
+#: Milliseconds without a record, below the end of a log, that end a read.
+_POLL_MS = 60_000
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterVerdict:
+    """What was found; the classes and exit codes of docs/validate.md."""
+
+    #: "spark" or "plain"
+    judge: str
+    #: 0 good, 4 lost, 5 another anomaly, 6 inconclusive
+    exit_code: int
+    #: class -> rows
+    counts: Mapping[str, int]
+    #: acknowledged with acks=all
+    acked: int
+    #: samples, notes and reasons
+    lines: tuple[str, ...]
+
+    @property
+    def is_good(self) -> bool:
+        """Everything acknowledged is there, once, and that was checked."""
+        return self.exit_code == _GOOD
+
+    def __str__(self) -> str:
+        head = (
+            f"judged by {'Spark' if self.judge == 'spark' else 'the plain check'}: exit code {self.exit_code}"
+        )
+        counts = ", ".join(f"{name} {count}" for name, count in self.counts.items() if count)
+        return "\n".join(
+            [head, counts or f"nothing wrong with {self.acked} acknowledged records", *self.lines]
+        )
+
+
+def has_spark() -> bool:
+    """The extra `spark` is installed."""
+    return all(importlib.util.find_spec(name) is not None for name in ("pyspark", "pyarrow", "numpy"))
+
+
+def spark_verdict(
+    ledger: Path, bootstrap_servers: str, log_dirs: Mapping[int, Iterable[Path]], acked_min: int
+) -> ClusterVerdict:
+    """Of `holdfast validate`. Raises: ClusterError when it does not give one."""
+    command = [sys.executable, "-m", "holdfast.cli", "validate", "--output", "json", "--ledger", str(ledger)]
+    command += ["--bootstrap-server", bootstrap_servers, "--min-acked", str(acked_min)]
+    for broker, dirs in sorted(log_dirs.items()):
+        command += ["--log-dirs", f"{broker}={','.join(map(str, dirs))}"]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    try:
+        shown: dict[str, Any] = json.loads(ran.stdout)
+        data = shown["data"]
+    except (ValueError, KeyError):
+        raise ClusterError(
+            f"holdfast validate ended with {ran.returncode}: {ran.stderr or ran.stdout}"
+        ) from None
+    samples = [
+        f"{name}: {row['topic']}-{row['partition']} offset {row['offset']}: {row['detail']}"
+        for name, rows in data["samples"].items()
+        for row in rows
+    ]
+    reasons = [error["message"] for error in shown["errors"] if error["code"] == "INCONCLUSIVE"]
+    return ClusterVerdict(
+        "spark",
+        data["exit_code"],
+        data["counts"],
+        data["facts"].get("acked", 0),
+        (*samples, *data["notes"], *reasons),
+    )
+
+
+# --- the plain check -----------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Send:
+    """One send of a ledger."""
+
+    crc: int
+    acks: int
+    outcome: str = ""
+    partition: int = -1
+    offset: int = -1
+
+    @property
+    def is_acked(self) -> bool:
+        """By all of the ISR."""
+        return self.outcome == "ok" and self.acks == -1
+
+
+async def plain_verdict(ledger: Path, bootstrap_servers: str, acked_min: int) -> ClusterVerdict:
+    """Of one comparison in memory, for the thousands of records that a test sends. Raises: ClientError."""
+    try:
+        sends = sends_of(ledger)
+    except (OSError, ValueError, KeyError) as error:
+        return ClusterVerdict("plain", _INCONCLUSIVE, {}, 0, (f"ledger: {error}",))
+    acked = sum(send.is_acked for send in sends.values())
+    if acked < max(1, acked_min):
+        reason = f"{acked} acknowledged sends (acks=all) are too few to prove anything"
+        return ClusterVerdict("plain", _INCONCLUSIVE, {}, acked, (reason,))
+    return judge_plain(sends, await _served(bootstrap_servers, {topic for topic, _, _ in sends}))
+
+
+def judge_plain(
+    sends: Mapping[tuple[str, str, int], Send], records: Iterable[ConsumerRecord]
+) -> ClusterVerdict:
+    """Sends by (topic, producer, number) against all records of their topics."""
+    wrong: list[tuple[str, str]] = []
+    places: dict[tuple[str, str, int], list[tuple[int, int]]] = {}
+    for record in records:
+        at = f"{record.topic}-{record.partition} offset {record.offset}"
+        parsed = parse_value(record.value or b"")
+        name = None if parsed is None else (record.topic, parsed.producer, parsed.pseq)
+        if name is None or name not in sends or sends[name].outcome == "fail":
+            wrong.append(("unexpected", at))
+            continue
+        if value_crc32c(record.value or b"") != sends[name].crc:
+            wrong.append(("corrupt", at))
+        known = places.setdefault(name, [])
+        if any(partition == record.partition for partition, _ in known):
+            wrong.append(("duplicated", at))
+        known.append((record.partition, record.offset))
+    acked = {name: send for name, send in sends.items() if send.is_acked}
+    for (topic, producer, number), send in acked.items():
+        here = [
+            offset for index, offset in places.get((topic, producer, number), ()) if index == send.partition
+        ]
+        text = f"{topic}-{send.partition} offset {send.offset} {producer} record {number}"
+        if not here:
+            wrong.append(("lost", text))
+        elif send.offset not in here:
+            wrong.append(("moved", f"{text}: found at offset {here[0]}"))
+    counts = Counter(name for name, _ in wrong)
+    code = _LOST if counts["lost"] else _ANOMALY if wrong else _GOOD
+    lines = tuple(f"{name}: {text}" for name, text in wrong[:_SAMPLES_MAX])
+    return ClusterVerdict("plain", code, dict(counts), len(acked), lines)
+
+
+def sends_of(ledger: Path) -> dict[tuple[str, str, int], Send]:
+    """Sends by (topic, producer, number). Raises: ValueError for what is no ledger, by file and line."""
+    files = [ledger] if ledger.is_file() else sorted(ledger.rglob("*.jsonl"))
+    sends: dict[tuple[str, str, int], Send] = {}
+    for path in files:
+        lines = path.read_bytes().split(b"\n")
+        for number, line in enumerate(lines, 1):
+            if not line.strip():
+                continue
+            try:
+                row = parse_row(line)
+            except ValueError:
+                if number == len(lines):
+                    continue  # cut by the death of its producer
+                raise ValueError(f"{path}, line {number}: no line of a ledger") from None
+            name = row["topic"], row["producer"], row["pseq"]
+            if row["kind"] == "invoke":
+                if name in sends:
+                    raise ValueError(f"{path}, line {number}: written down more than once")
+                sends[name] = Send(row["value_crc32c"], row["acks"])
+                continue
+            if name not in sends or row["outcome"] not in ("ok", "ok1", "info", "fail"):
+                raise ValueError(f"{path}, line {number}: an answer that cannot be")
+            send = sends[name]
+            send.outcome, send.partition, send.offset = row["outcome"], row["partition"], row["offset"]
+    return sends
+
+
+async def _served(servers: str, topics: Iterable[str]) -> list[ConsumerRecord]:
+    """All records up to the ends that the topics have now."""
+    found: list[ConsumerRecord] = []
+    async with Consumer(servers) as consumer:
+        wanted = [one for topic in sorted(topics) for one in await consumer.partitions(topic)]
+        ends = await consumer.end_offsets(wanted)
+        consumer.assign(dict.fromkeys(wanted, "earliest"))
+        while any((consumer.position(one) or 0) < ends[one] for one in wanted):
+            records = await consumer.poll(timeout_ms=_POLL_MS)
+            if not records:
+                raise ClusterError(f"nothing came within {_POLL_MS} ms, and the logs go on")
+            found += records
+    return [
+        record for record in found if record.offset < ends[TopicPartition(record.topic, record.partition)]
+    ]

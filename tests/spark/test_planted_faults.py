@@ -1,0 +1,341 @@
+"""The table of planted faults: each alone is found, named rightly, with its exit code, and nothing else.
+
+Written by `plain_writer`, which shares no code with the product; judged as `holdfast validate` does it, with
+the served log over the wire and three replicas on disk.
+"""
+
+import gzip
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.durability.validate import ValidateOptions, validate
+from tests.spark.plain_writer import BATCH, TOPIC, Plain, batch, crc32c, value
+from tests.spark.planted_log import PlantedLogs
+
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark session"), pytest.mark.timeout(600)]
+
+
+@dataclass
+class Fault:
+    """What is planted and what must be said of it."""
+
+    plant: Callable[[Plain], object]
+    code: int
+    #: class -> count
+    found: dict[str, int] = field(default_factory=dict)
+    #: what a reason, a note or a sample says
+    says: str = ""
+    is_fast: bool = False
+
+
+# --- ledgers -------------------------------------------------------------------------------------------
+
+
+def _all_answers(run: Plain, **fields: Any) -> None:
+    for line in run.lines:
+        if line["kind"] == "complete":
+            line.update(fields)
+
+
+def _drop(name: str, kind: str) -> Callable[[Plain], None]:
+    def plant(run: Plain) -> None:
+        del run.line(kind, "a", 7)[name]
+
+    return plant
+
+
+def _set(kind: str, /, **fields: Any) -> Callable[[Plain], None]:
+    return lambda run: run.line(kind, "a", 7).update(fields)
+
+
+def _again(kind: str, /, **fields: Any) -> Callable[[Plain], None]:
+    return lambda run: run.lines.append(run.line(kind, "a", 7) | fields)
+
+
+def _last_is_elsewhere(run: Plain) -> None:
+    run.line("complete", "a", 19)["offset"] = 24
+
+
+def _nowhere_to_be_sent(run: Plain) -> None:
+    for kind in ("invoke", "complete"):
+        run.line(kind, "a", 7)["partition"] = 9
+
+
+def _weak(run: Plain) -> None:
+    for line in run.lines:
+        line |= {"acks": 1} if line["kind"] == "invoke" else {"outcome": "ok1"}
+
+
+def _file(name: str, change: Callable[[bytes], bytes], *, instead: bool = True) -> Callable[[Plain], None]:
+    def plant(run: Plain) -> None:
+        run.files[name] = change(run.text())
+        if instead and name != "run.jsonl":
+            run.files["run.jsonl"] = b""
+
+    return plant
+
+
+def _same(text: bytes) -> bytes:
+    return text
+
+
+LEDGERS = {
+    "nothing": Fault(lambda run: None, 0, is_fast=True),
+    "all outcomes are acked": Fault(
+        lambda run: _all_answers(run, outcome="acked"), 6, says=r"40 lines .*line 2: outcome 'acked'"
+    ),
+    "one outcome is acked": Fault(_set("complete", outcome="acked"), 6, says="line 30: outcome 'acked'"),
+    "no outcome": Fault(_drop("outcome", "complete"), 6, says="line 30: outcome None"),
+    "no acks": Fault(_drop("acks", "invoke"), 6, says="line 29: acks None"),
+    "acks of 7": Fault(_set("invoke", acks=7), 6, says="line 29: acks 7"),
+    "acks in words": Fault(_set("invoke", acks="all"), 6, says="line 29: acks is no whole number"),
+    "no checksum": Fault(_drop("value_crc32c", "invoke"), 6, says="line 29: value_crc32c None"),
+    "no offset": Fault(_drop("offset", "complete"), 6, says="line 30: acknowledged without an offset"),
+    "offset below zero": Fault(_set("complete", offset=-9), 6, says="line 30: "),
+    "offset of 65 bits": Fault(
+        _set("complete", offset=1 << 64), 6, says="line 30: offset is no whole number"
+    ),
+    "offset as text": Fault(_set("complete", offset="7"), 6, says="line 30: offset is no whole number"),
+    "refused and yet with an offset": Fault(
+        _set("complete", outcome="fail"), 6, says="line 30: outcome fail"
+    ),
+    "two answers, two offsets": Fault(_again("complete", offset=17), 6, says="contradict.*line 81 "),
+    "acknowledged and refused": Fault(
+        _again("complete", outcome="fail", offset=-1), 6, says="contradict.*line 81 "
+    ),
+    "acknowledged by all, sent to one": Fault(_set("invoke", acks=1), 6, says="contradict.*line 30 "),
+    "acknowledged by one, sent to all": Fault(
+        _set("complete", outcome="ok1"), 6, says="contradict.*line 30 "
+    ),
+    "answer of another partition": Fault(_set("complete", partition=1), 6, says="contradict.*line 30 "),
+    "a partition that there is not": Fault(
+        _nowhere_to_be_sent, 6, says="t-9, which has 2 partitions: .*line 30 "
+    ),
+    "sent twice": Fault(_again("invoke"), 6, says="written down more than once.*line 81 "),
+    "answer without a send": Fault(lambda run: run.lines.pop(0), 6, says="never written down.*line 1 "),
+    "a line of another run": Fault(_set("complete", run="other"), 6, says="line 30: is of run other"),
+    "another topic": Fault(
+        lambda run: [line.update(topic="u") for line in run.lines], 6, says="UNKNOWN_TOPIC_OR_PARTITION"
+    ),
+    "another topic id": Fault(
+        _set("complete", topic_id="AAAAAAAAAAAAAAAAAAAABg"),
+        6,
+        says="deleted and created again: .*AAAAAAAAAAAAAAAAAAAABg, the cluster's is AAAAAAAAAAAAAAAAAAAABw",
+        is_fast=True,
+    ),
+    "the topic id": Fault(_set("complete", topic_id="AAAAAAAAAAAAAAAAAAAABw"), 0),
+    "an unknown kind": Fault(_set("complete", kind="note"), 6, says="line 30: kind 'note'"),
+    "a broken line in the middle": Fault(
+        _file("run.jsonl", lambda text: text.replace(b"\n", b"\nrubbish\n", 1)), 6, says="line 2: no JSON"
+    ),
+    "a cut last line": Fault(
+        _file("run.jsonl", lambda text: text[:-9]), 0, {"recovered": 1}, says="end in a cut line"
+    ),
+    "a cut line in the middle": Fault(
+        _file("run.jsonl", lambda text: text[:-9] + b"\n" + text.splitlines()[0]), 6, says="line 80: no JSON"
+    ),
+    "a packed ledger": Fault(_file("run.jsonl.gz", gzip.compress), 0),
+    "a cut packed ledger": Fault(
+        _file("run.jsonl.gz", lambda text: gzip.compress(text)[:-40]), 6, says="cannot be unpacked"
+    ),
+    "a file that is no ledger": Fault(
+        _file("run.jsonl.bak", _same, instead=False), 6, says="passed over: .*run.jsonl.bak"
+    ),
+    "nothing acknowledged by all": Fault(_weak, 6, says="no acknowledged send"),
+}
+
+
+# --- logs ----------------------------------------------------------------------------------------------
+
+
+def _everywhere(change: Callable[[dict[int, list[bytes]]], object]) -> Callable[[Plain], None]:
+    """A change of what is served that the replicas have, too."""
+
+    def plant(run: Plain) -> None:
+        change(run.served)
+        run.replicas = {broker: run.batches() for broker in run.replicas}
+
+    return plant
+
+
+def _cut(log: dict[int, list[bytes]]) -> None:
+    del log[0][-3:]
+
+
+def _turned(log: dict[int, list[bytes]]) -> None:
+    log[0][6] = log[0][6][:-1] + b"!"
+
+
+def _refused(run: Plain) -> None:
+    run.line("complete", "a", 7).update(outcome="fail", offset=-1)
+
+
+def _swapped(run: Plain) -> None:
+    first, second = run.line("complete", "a", 7), run.line("complete", "a", 8)
+    first["offset"], second["offset"] = second["offset"], first["offset"]
+    _everywhere(lambda log: log[0].insert(7, log[0].pop(8)))(run)
+
+
+def _overtaken_and_late(run: Plain) -> None:
+    run.line("invoke", "a", 0)["t0"] = 10**6
+
+
+LOGS = {
+    "the end is gone": Fault(
+        _everywhere(_cut), 4, {"lost": 3}, says="no record of its partition", is_fast=True
+    ),
+    "a record is another's": Fault(
+        _everywhere(lambda log: log[0].__setitem__(6, value("stranger", 1))), 4, {"lost": 1, "unexpected": 1}
+    ),
+    "acknowledged at another offset": Fault(_last_is_elsewhere, 5, {"moved": 1}, says="found at offset 19"),
+    "a record is there twice": Fault(
+        _everywhere(lambda log: log[0].append(log[0][7])), 5, {"duplicated": 1}, says="also at offset 7"
+    ),
+    "a record that was never sent": Fault(
+        _everywhere(lambda log: log[1].append(value("a", 500))), 5, {"unexpected": 1}, says="never sent"
+    ),
+    "bytes of a stranger": Fault(
+        _everywhere(lambda log: log[1].append(b"hello")),
+        5,
+        {"unexpected": 1},
+        says="not the value of a ledger",
+    ),
+    "refused, and there": Fault(_refused, 5, {"unexpected": 1}, says="refused before the append"),
+    "in the other partition, too": Fault(
+        _everywhere(lambda log: log[1].append(log[0][7])), 5, {"misplaced": 1}, says="was sent to t-0"
+    ),
+    "a byte of a value": Fault(_everywhere(_turned), 5, {"corrupt": 1}, says="checksum does not hold"),
+    "another checksum": Fault(
+        _set("invoke", value_crc32c=crc32c(b"another")), 5, {"corrupt": 1}, says="not the ledger's"
+    ),
+    "two sends changed places": Fault(_swapped, 5, {"reordered": 1}, says="an earlier send got offset 8"),
+    "sent after an acknowledgement, below it": Fault(_overtaken_and_late, 5, {"overtaken": 19}),
+}
+
+
+# --- replicas ------------------------------------------------------------------------------------------
+
+
+def _other_batch(run: Plain, at: int, epoch: int) -> None:
+    run.replicas[2][0][at] = batch(at * BATCH, [value("other", n) for n in range(BATCH)], epoch)
+
+
+def _flipped(run: Plain) -> None:
+    whole = run.replicas[2][0][1]
+    run.replicas[2][0][1] = whole[:80] + bytes((whole[80] ^ 1,)) + whole[81:]
+
+
+def _falling(run: Plain) -> None:
+    for partitions in run.replicas.values():
+        partitions[0][2] = batch(2 * BATCH, run.served[0][10:15], EPOCH_BEFORE)
+
+
+def _exchanged(run: Plain) -> None:
+    batches = run.replicas[2][0]
+    batches[1], batches[2] = batches[2], batches[1]
+
+
+def _cut_and_other(run: Plain) -> None:
+    _everywhere(_cut)(run)
+    _other_batch(run, 1, 3)
+
+
+def _unmarked(run: Plain) -> None:
+    run.without_marks = {1, 2, 3}
+
+
+EPOCH_BEFORE = 2
+
+REPLICAS = {
+    "other bytes below the high watermark": Fault(
+        lambda run: _other_batch(run, 1, 3),
+        5,
+        {"diverged": 1},
+        says=r"odd one is replica 2.*byte \d+.*dump-log --files .*broker-2/t-0/0",
+        is_fast=True,
+    ),
+    "other bytes of another epoch above it": Fault(lambda run: _other_batch(run, 3, 4), 0),
+    "other bytes of the epoch above it": Fault(lambda run: _other_batch(run, 3, 3), 5, {"rewritten": 1}),
+    "a hole": Fault(
+        lambda run: run.replicas[2][0].pop(1), 5, {"diverged": 1}, says="replica 2 goes on at offset 10"
+    ),
+    "a byte of a batch": Fault(_flipped, 5, {"damaged": 1}, says="replica 2, .* at byte "),
+    "an epoch that falls": Fault(_falling, 5, {"epoch_order": 6}, says="epoch 2 behind epoch 3"),
+    "two batches changed places": Fault(_exchanged, 5, {"file_order": 1}, says="replica 2, .* at byte "),
+    "a batch is there twice": Fault(
+        lambda run: run.replicas[2][0].append(run.replicas[2][0][1]), 5, {"file_order": 1}
+    ),
+    "a member of the ISR ends too early": Fault(
+        lambda run: run.replicas[2][0].__delitem__(slice(2, None)),
+        5,
+        {"incomplete": 1},
+        says="replica 2 is in sync, offset 19 is acknowledged, it ends at 10",
+    ),
+    "a member of the ISR has no log": Fault(
+        lambda run: run.replicas[3].pop(1), 5, {"incomplete": 1}, says="replica 3 .* it has no log"
+    ),
+    "no high watermarks": Fault(_unmarked, 6, says="nothing was compared"),
+    "a loss, and a replica that differs": Fault(_cut_and_other, 4, {"lost": 3, "diverged": 1}),
+}
+
+FAULTS = {**LEDGERS, **LOGS, **REPLICAS}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=() if fault.is_fast else pytest.mark.long) for name, fault in FAULTS.items()],
+)
+def test_a_fault_is_found_alone(spark: Any, tmp_path: Path, name: str) -> None:
+    fault = FAULTS[name]
+    run = Plain.sound()
+    fault.plant(run)
+    ledger, dirs = run.write(tmp_path)
+    logs = {(TOPIC, index): batches for index, batches in run.batches().items()}
+    with PlantedLogs(logs, replicas=(1, 2, 3)) as node:
+        verdict = validate(
+            spark,
+            ValidateOptions(str(ledger), node.address, log_dirs=dirs, timeout_ms=60_000, one_clock=True),
+        )
+    said = verdict.as_text()
+    assert {name: count for name, count in verdict.counts.items() if count} == fault.found, said
+    assert verdict.exit_code == fault.code, said
+    assert re.search(fault.says, said), said
+
+
+FOREIGN = {
+    "nothing": Fault(lambda run: None, 0),
+    "the end is gone": FAULTS["the end is gone"],
+    "acknowledged at another offset": Fault(_last_is_elsewhere, 5, {"moved": 1}),
+    "a record that was never sent": Fault(
+        _everywhere(lambda log: log[1].append(b"hello")), 5, {"unexpected": 1}, says="never sent"
+    ),
+    "in the other partition, too": FAULTS["in the other partition, too"],
+    "a byte of a value": Fault(_everywhere(_turned), 4, {"lost": 1, "unexpected": 1}),
+    "an unknown outcome": Fault(_set("complete", outcome="acked"), 6, says="line 30: outcome 'acked'"),
+}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=() if name == "the end is gone" else pytest.mark.long) for name in FOREIGN],
+)
+def test_a_fault_in_the_run_of_another_client_is_found(spark: Any, tmp_path: Path, name: str) -> None:
+    fault = FOREIGN[name]
+    run = Plain.sound()
+    fault.plant(run)
+    ledger = tmp_path / "sends.jsonl"
+    ledger.write_bytes(run.foreign_text())
+    logs = {(TOPIC, index): batches for index, batches in run.batches().items()}
+    with PlantedLogs(logs) as node:
+        verdict = validate(
+            spark, ValidateOptions(str(ledger), node.address, is_foreign=True, timeout_ms=60_000)
+        )
+    said = verdict.as_text()
+    assert {name: count for name, count in verdict.counts.items() if count} == fault.found, said
+    assert verdict.exit_code == fault.code, said
+    assert re.search(fault.says, said), said

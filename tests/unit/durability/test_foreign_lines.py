@@ -1,0 +1,81 @@
+"""Lines of another client's ledger: read, or named with the reason; none disappears."""
+
+import hashlib
+import json
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyspark", reason="needs the extra `spark`")
+
+from holdfast.durability.foreign_lines import ForeignRow, foreign_row, number_and_checksum
+from holdfast.durability.ledger import topics_named
+from holdfast.durability.ledger_lines import PROBLEM, TORN, LedgerRange, read_rows
+
+NAME = hashlib.sha256(b"a value").hexdigest()
+SENT = {"kind": "invoke", "topic": "t", "value_sha256": NAME, "acks": "all"}
+ANSWERED = {
+    "kind": "complete",
+    "topic": "t",
+    "value_sha256": NAME,
+    "outcome": "ok",
+    "partition": 2,
+    "offset": 5,
+}
+
+
+def test_a_send_and_its_answer_have_one_number() -> None:
+    number, checksum = number_and_checksum(NAME)
+    assert foreign_row(json.dumps(SENT).encode()) == ForeignRow(
+        1, "t", number, checksum, -1, None, None, None
+    )
+    assert foreign_row(json.dumps(ANSWERED).encode()) == ForeignRow(2, "t", number, None, None, 1, 2, 5)
+    assert 0 <= number < 1 << 60
+    assert number != number_and_checksum(hashlib.sha256(b"another").hexdigest())[0]
+
+
+@pytest.mark.parametrize("acks", ["all", -1, 0, 1])
+def test_acks_are_words_or_numbers(acks: object) -> None:
+    found = foreign_row(json.dumps(SENT | {"acks": acks}).encode())
+    assert isinstance(found, ForeignRow)
+    assert found.acks == (-1 if acks == "all" else acks)
+
+
+@pytest.mark.parametrize(
+    ("row", "problem"),
+    [
+        ([1], "no JSON object"),
+        (SENT | {"kind": "sent"}, "kind 'sent'"),
+        (SENT | {"topic": ""}, "topic ''"),
+        (SENT | {"value_sha256": NAME[:-1]}, "value_sha256 "),
+        (SENT | {"value_sha256": NAME.upper()}, "value_sha256 "),
+        (SENT | {"acks": 2}, "acks 2"),
+        (SENT | {"acks": True}, "acks True"),
+        (SENT | {"acks": None}, "acks None"),
+        (SENT | {"partition": -1}, "partition -1"),
+        (ANSWERED | {"outcome": "acked"}, "outcome 'acked'"),
+        (ANSWERED | {"offset": -1}, "acknowledged without"),
+        (ANSWERED | {"partition": None}, "acknowledged without"),
+        (ANSWERED | {"offset": 1 << 63}, "offset 9223372036854775808 cannot be"),
+        (ANSWERED | {"outcome": "info"}, "outcome info with offset 5"),
+    ],
+)
+def test_what_is_not_understood_has_a_reason(row: object, problem: str) -> None:
+    found = foreign_row(json.dumps(row).encode())
+    assert isinstance(found, str)
+    assert found.startswith(problem)
+
+
+def test_lines_are_named_and_only_the_last_may_be_cut(tmp_path: Path) -> None:
+    path = tmp_path / "sends.jsonl"
+    good = json.dumps(SENT) + "\n"
+    path.write_text(good + "rubbish\n" + good + '{"kind":')
+    rows = [
+        row
+        for batch in read_rows(LedgerRange(str(path), 0, path.stat().st_size, is_foreign=True))
+        for row in batch.to_pylist()
+    ]
+    assert [row["run"] for row in rows if row["kind"] == PROBLEM] == [f"{path}, line 2: no JSON: rubbish"]
+    assert [row["run"] for row in rows if row["kind"] == TORN] == [f"{path}, line 4"]
+    assert len(rows) == 4
+    assert topics_named([str(path)], is_foreign=True) == {"t"}

@@ -1,0 +1,194 @@
+"""Each line of a ledger becomes part of a send, or is named with its file and number; none disappears."""
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark", reason="needs the extra `spark`")
+
+from holdfast.client.core.history import RowWriter
+from holdfast.client.core.outcomes import DeliveryOutcome
+from holdfast.durability import ledger_lines
+from holdfast.durability.ledger_lines import (
+    COMPLETE,
+    INVOKE,
+    PAIR,
+    PROBLEM,
+    TOPIC_ID,
+    TORN,
+    LedgerRange,
+    first_run,
+    read_rows,
+)
+
+ROWS = RowWriter("run", "p")
+SENDS = [ROWS.invoke(n, "t", 0, 1000 + n, -1, 10 + n) for n in range(4)]
+ANSWERS = [ROWS.complete([n], "t", 0, DeliveryOutcome.OK, 50 + n, 3, None, 20 + n) for n in range(4)]
+
+
+def rows_of(path: Path, *cuts: int) -> list[dict[str, Any]]:
+    """The rows of a file that is read in ranges which end at `cuts`."""
+    ends = [*cuts, path.stat().st_size]
+    run = first_run(str(path))
+    return [
+        row
+        for start, end in zip([0, *ends[:-1]], ends, strict=True)
+        for batch in read_rows(LedgerRange(str(path), start, end, run))
+        for row in batch.to_pylist()
+    ]
+
+
+def written(folder: Path, text: str) -> Path:
+    path = folder / "run.p.jsonl"
+    path.write_text(text)
+    return path
+
+
+def test_a_send_and_its_answer_are_one_row(tmp_path: Path) -> None:
+    (row,) = rows_of(written(tmp_path, SENDS[2] + ANSWERS[2]))
+    assert row == {
+        "kind": PAIR, "run": "run", "producer": "p", "pseq": 2, "topic": "t", "partition": 0,
+        "value_crc32c": 1002, "acks": -1, "outcome": 1, "offset": 52, "leader_epoch": 3, "t0": 12, "t1": 22,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_every_cut_of_a_file_gives_every_line_once(tmp_path: Path, packed: bool) -> None:
+    text = "".join(send + answer for send, answer in zip(SENDS, ANSWERS, strict=True)) + SENDS[3].replace(
+        '"pseq":3', '"pseq":9'
+    )
+    if packed:
+        path = tmp_path / "run.p.jsonl.gz"
+        path.write_bytes(gzip.compress(text.encode()))
+        cuts: list[tuple[int, ...]] = [()]
+    else:
+        path = written(tmp_path, text)
+        cuts = [(cut,) for cut in range(1, len(text), 7)]
+    for cut in cuts:
+        rows = rows_of(path, *cut)
+        sends = sorted(row["pseq"] for row in rows if row["kind"] in (INVOKE, PAIR))
+        answers = sorted(row["pseq"] for row in rows if row["kind"] in (COMPLETE, PAIR))
+        assert (sends, answers) == ([0, 1, 2, 3, 9], [0, 1, 2, 3]), cut
+        assert {row["kind"] for row in rows} <= {INVOKE, COMPLETE, PAIR}
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        SENDS[0] + SENDS[0] + ANSWERS[0],
+        SENDS[0] + ANSWERS[0] + ANSWERS[0],
+        SENDS[0] + ANSWERS[0].replace('"partition":0', '"partition":1'),
+        SENDS[0] + ANSWERS[0].replace('"topic":"t"', '"topic":"u"'),
+    ],
+)
+def test_lines_that_repeat_or_disagree_stay_apart(tmp_path: Path, lines: str) -> None:
+    kinds = [row["kind"] for row in rows_of(written(tmp_path, lines))]
+    assert PAIR not in kinds
+    assert len(kinds) == lines.count("\n")
+
+
+def with_field(line: str, **fields: Any) -> str:
+    row = json.loads(line) | fields
+    return json.dumps({name: value for name, value in row.items() if value is not ...}) + "\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ("no line\n", "no JSON: no line"),
+        ("[1]\n", "no JSON object"),
+        ("17\n", "no JSON object"),
+        ('{"kind":"invoke",\n', "no JSON"),
+        ("\0\0\0\n", "no JSON"),
+        (SENDS[1].replace('"acks":-1', '"acks":-1,"acks":1'), "says acks twice"),
+        (with_field(SENDS[1], kind="sent"), "kind 'sent': expected invoke or complete"),
+        (with_field(SENDS[1], kind=...), "kind None"),
+        (with_field(SENDS[1], run="other"), "is of run other, the file begins with run run"),
+        (with_field(SENDS[1], pseq=...), "no pseq"),
+        (with_field(SENDS[1], pseq="1"), "pseq is no whole number of 64 bits"),
+        (with_field(SENDS[1], pseq=1.5), "pseq is no whole number"),
+        (with_field(SENDS[1], pseq=-1), "pseq -1 cannot be"),
+        (with_field(SENDS[1], topic=None), "no topic"),
+        (with_field(SENDS[1], topic=7), "topic is no text"),
+        (with_field(SENDS[1], partition=-1), "partition -1 cannot be"),
+        (with_field(SENDS[1], partition=1 << 31), "partition is no whole number of 32 bits"),
+        (with_field(SENDS[1], acks=...), "acks None: expected -1, 0 or 1"),
+        (with_field(SENDS[1], acks="all"), "acks is no whole number"),
+        (with_field(SENDS[1], acks=2), "acks 2: expected -1, 0 or 1"),
+        (with_field(SENDS[1], value_crc32c=...), "value_crc32c None cannot be"),
+        (with_field(SENDS[1], value_crc32c=1 << 32), "value_crc32c 4294967296 cannot be"),
+        (with_field(ANSWERS[0], outcome="acked"), "outcome 'acked': expected one of ok, ok1, info, fail"),
+        (with_field(ANSWERS[0], outcome=...), "outcome None"),
+        (with_field(ANSWERS[0], offset=-1), "acknowledged without an offset"),
+        (with_field(ANSWERS[0], offset=...), "acknowledged without an offset"),
+        (with_field(ANSWERS[0], outcome="ok1", offset=-7), "offset -7 cannot be"),
+        (with_field(ANSWERS[0], outcome="info"), "outcome info with offset 50"),
+        (with_field(ANSWERS[0], outcome="fail"), "outcome fail with offset 50"),
+        (with_field(ANSWERS[0], partition=...), "no partition"),
+    ],
+)
+def test_a_line_that_is_none_is_named_and_the_others_are_read(
+    tmp_path: Path, line: str, problem: str
+) -> None:
+    path = written(tmp_path, SENDS[0] + line + SENDS[2] + ANSWERS[2])
+    rows = rows_of(path)
+    (found,) = [row["run"] for row in rows if row["kind"] == PROBLEM]
+    assert found.startswith(f"{path}, line 2: {problem}"), found
+    assert sorted(row["pseq"] for row in rows if row["kind"] in (INVOKE, PAIR)) == [0, 2]
+
+
+def test_two_objects_on_one_line_are_both_read(tmp_path: Path) -> None:
+    rows = rows_of(written(tmp_path, SENDS[0] + SENDS[1].rstrip() + ANSWERS[1]))
+    assert [(row["kind"], row["pseq"]) for row in rows] == [(PAIR, 1), (INVOKE, 0)]
+
+
+@pytest.mark.parametrize(
+    ("tail", "is_torn"),
+    [
+        ('{"kind":"comp', True),
+        ("\0" * 20, True),
+        ("17", True),
+        ('{"long":"' + "x" * 10_000, True),
+        ("  ", False),
+        ("", False),
+        (ANSWERS[0].rstrip("\n"), False),
+    ],
+)
+def test_only_the_end_of_a_file_may_be_cut(tmp_path: Path, tail: str, is_torn: bool) -> None:
+    path = written(tmp_path, SENDS[0] + tail)
+    assert [row["run"] for row in rows_of(path) if row["kind"] == TORN] == [f"{path}, line 2"] * is_torn
+    rows = rows_of(written(tmp_path, SENDS[0] + tail + "\n" + SENDS[1]))
+    assert [row["run"].partition(": ")[0] for row in rows if row["kind"] == PROBLEM] == (
+        [f"{path}, line 2"] * is_torn
+    )
+
+
+def test_lines_are_counted_from_the_beginning_of_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ledger_lines, "BLOCK_BYTES", 300)
+    path = written(tmp_path, "".join(SENDS) + "\n" + "".join(ANSWERS) + "nothing\n" + SENDS[0])
+    (found,) = [row["run"] for row in rows_of(path, 250) if row["kind"] == PROBLEM]
+    assert found == f"{path}, line 10: no JSON: nothing"
+
+
+def test_packed_bytes_that_end_too_early_are_no_cut_line(tmp_path: Path) -> None:
+    """The rest of them may be any number of lines."""
+    path = tmp_path / "run.p.jsonl.gz"
+    path.write_bytes(gzip.compress("".join(SENDS).encode())[:-12])
+    (found,) = [row["run"] for row in rows_of(path) if row["kind"] == PROBLEM]
+    assert found.startswith(f"{path}: cannot be unpacked from byte 0 of its text on: ")
+
+
+def test_a_topic_id_is_said_once(tmp_path: Path) -> None:
+    answers = [
+        ROWS.complete([n], "t", 0, DeliveryOutcome.OK, n, 3, None, 9, topic_id=bytes(15) + b"\x07")
+        for n in (0, 1)
+    ]
+    rows = rows_of(written(tmp_path, SENDS[0] + SENDS[1] + "".join(answers)))
+    assert [(row["topic"], row["run"]) for row in rows if row["kind"] == TOPIC_ID] == [
+        ("t", "AAAAAAAAAAAAAAAAAAAABw")
+    ]

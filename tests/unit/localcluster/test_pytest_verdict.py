@@ -1,0 +1,103 @@
+"""The plain check of the pytest plugin: a ledger against records, without a cluster."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from holdfast.client.consumer import ConsumerRecord
+from holdfast.client.core.history import RowWriter, make_value, value_crc32c
+from holdfast.client.core.outcomes import DeliveryOutcome
+from holdfast.localcluster.pytest_verdict import Send, judge_plain, plain_verdict, sends_of
+
+ROWS = RowWriter("run", "p")
+Sends = dict[tuple[str, str, int], Send]
+
+
+def value(pseq: int) -> bytes:
+    return make_value("p", pseq, 40)
+
+
+def record(offset: int, content: bytes) -> ConsumerRecord:
+    return ConsumerRecord("t", 0, offset, 3, 1, None, content, ())
+
+
+def good() -> tuple[Sends, list[ConsumerRecord]]:
+    sends = {("t", "p", n): Send(value_crc32c(value(n)), -1, "ok", 0, n) for n in range(4)}
+    return sends, [record(n, value(n)) for n in range(4)]
+
+
+def _cut(sends: Sends, records: list[ConsumerRecord]) -> None:
+    records.pop()
+
+
+def _gone_and_given_again(sends: Sends, records: list[ConsumerRecord]) -> None:
+    records[2] = record(2, b"another")
+
+
+def _elsewhere(sends: Sends, records: list[ConsumerRecord]) -> None:
+    sends["t", "p", 3].offset = 9
+
+
+def _twice(sends: Sends, records: list[ConsumerRecord]) -> None:
+    records.append(record(4, value(1)))
+
+
+def _refused(sends: Sends, records: list[ConsumerRecord]) -> None:
+    sends["t", "p", 3].outcome = "fail"
+
+
+def _other_bytes(sends: Sends, records: list[ConsumerRecord]) -> None:
+    sends["t", "p", 3].crc = 7
+
+
+def _unanswered(sends: Sends, records: list[ConsumerRecord]) -> None:
+    sends["t", "p", 3].outcome = "info"
+
+
+@pytest.mark.parametrize(
+    ("change", "code", "counts"),
+    [
+        (lambda sends, records: None, 0, {}),
+        (_unanswered, 0, {}),
+        (_cut, 4, {"lost": 1}),
+        (_gone_and_given_again, 4, {"lost": 1, "unexpected": 1}),
+        (_elsewhere, 5, {"moved": 1}),
+        (_twice, 5, {"duplicated": 1}),
+        (_refused, 5, {"unexpected": 1}),
+        (_other_bytes, 5, {"corrupt": 1}),
+    ],
+)
+def test_each_class_is_found_alone(
+    change: Callable[[Sends, list[ConsumerRecord]], None], code: int, counts: dict[str, int]
+) -> None:
+    sends, records = good()
+    change(sends, records)
+    verdict = judge_plain(sends, records)
+    assert (verdict.exit_code, verdict.counts, verdict.judge) == (code, counts, "plain"), str(verdict)
+    assert len(verdict.lines) == sum(counts.values())
+
+
+def test_a_ledger_is_read_up_to_a_cut_last_line(tmp_path: Path) -> None:
+    path = tmp_path / "run.p.jsonl"
+    sent = [ROWS.invoke(n, "t", 0, 7, -1, 1) for n in (0, 1)]
+    answer = ROWS.complete([0], "t", 0, DeliveryOutcome.OK, 5, 3, None, 2)
+    path.write_text(sent[0] + answer + sent[1] + '{"kind":')
+    assert sends_of(tmp_path) == {("t", "p", 0): Send(7, -1, "ok", 0, 5), ("t", "p", 1): Send(7, -1)}
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "0 acknowledged sends"),
+        ("rubbish\n", "line 1: no line of a ledger"),
+        (ROWS.invoke(0, "t", 0, 7, -1, 1) * 2, "line 2: written down more than once"),
+        (ROWS.complete([0], "t", 0, DeliveryOutcome.OK, 5, 3, None, 2), "line 1: an answer that cannot be"),
+        (ROWS.invoke(0, "t", 0, 7, -1, 1), "0 acknowledged sends"),
+    ],
+)
+async def test_what_proves_nothing_is_inconclusive(tmp_path: Path, text: str, reason: str) -> None:
+    (tmp_path / "run.p.jsonl").write_text(text)
+    verdict = await plain_verdict(tmp_path, "127.0.0.1:1", 1)
+    assert verdict.exit_code == 6
+    assert reason in str(verdict)
