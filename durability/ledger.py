@@ -73,7 +73,7 @@ GROUP BY run, producer, topic
 """
 _REMARKS_SQL = """
 SELECT * FROM (SELECT -pseq AS kind, run AS text, topic, count(*) OVER (PARTITION BY pseq) AS total,
-                      row_number() OVER (PARTITION BY pseq ORDER BY run, topic) AS nth
+                      row_number() OVER (PARTITION BY pseq ORDER BY t0, run, topic) AS nth
                FROM all_sends WHERE pseq < 0)
 WHERE nth <= 100
 ORDER BY kind, nth
@@ -122,6 +122,8 @@ class Totals:
     torn_lines: int
     #: topic -> topic ids that acknowledged, as producers wrote them down; older ones did not
     topic_ids: dict[str, tuple[str, ...]]
+    #: topic -> highest partition that a line names
+    last_partitions: dict[str, int]
 
 
 # --- files ---------------------------------------------------------------------------------------------
@@ -236,6 +238,10 @@ def _totals_of(spark: Any, files: list[str]) -> Totals:
         if sums[name]:
             raise UnreadableLedger(f"{sums[name]} {what}: {_an_example(spark, files, condition)}")
     _check_names([(row.topic, row.producer, row.first_pseq, row.last_pseq, row.run) for row in rows])
+    last_partitions: dict[str, int] = {}
+    for row in rows:
+        if row.last_partition is not None:
+            last_partitions[row.topic] = max(row.last_partition, last_partitions.get(row.topic, 0))
     ids: dict[str, list[str]] = {}
     for row in remarks:
         if row.kind == TOPIC_ID:
@@ -252,6 +258,7 @@ def _totals_of(spark: Any, files: list[str]) -> Totals:
         producers=len({(row.run, row.producer) for row in rows}),
         torn_lines=next((row.total for row in remarks if row.kind == TORN), 0),
         topic_ids={topic: tuple(found) for topic, found in ids.items()},
+        last_partitions=last_partitions,
     )
 
 
@@ -263,12 +270,14 @@ def _an_example(spark: Any, files: list[str], condition: str) -> str:
     return f"{place} (producer {row.producer}, record {row.pseq})"
 
 
-def check_partitions(spark: Any, path: str, partitions: dict[str, int]) -> None:
+def check_partitions(spark: Any, path: str, totals: Totals, partitions: dict[str, int]) -> None:
     """Answers and sends may only name partitions that there are; {topic: number of partitions}.
 
     Raises: UnreadableLedger.
     """
     for topic, count in sorted(partitions.items()):
+        if totals.last_partitions.get(topic, 0) < count:
+            continue
         row = spark.sql(
             "SELECT * FROM sends WHERE topic = :topic AND partition >= :count ORDER BY pseq LIMIT 1",
             args={"topic": topic, "count": count},

@@ -263,7 +263,7 @@ def _paired(rows: pa.Table) -> pa.Table:
 
 
 def _said(kind: int, texts: list[str], topics: list[str] | None = None) -> pa.RecordBatch:
-    """Rows about a file: the text in column `run`."""
+    """Rows about a file: the text in column `run`, in `t0` their order."""
     count = len(texts)
     given = {
         "kind": [kind] * count,
@@ -271,6 +271,7 @@ def _said(kind: int, texts: list[str], topics: list[str] | None = None) -> pa.Re
         "producer": [""] * count,
         "pseq": [-kind] * count,
         "topic": topics or [""] * count,
+        "t0": list(range(count)),
     }
     arrays = [pa.array(given.get(field.name, [None] * count), field.type) for field in ROWS]
     return pa.RecordBatch.from_arrays(arrays, schema=ROWS)

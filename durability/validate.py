@@ -131,9 +131,8 @@ def _compared(spark: Any, options: ValidateOptions, seconds: "_Seconds") -> Verd
             ranges = _plan(options, totals.topics)
             topics = look(options.bootstrap_servers, totals.topics, options.timeout_ms)
         _check_topic_ids(totals, topics)
-        check_partitions(
-            spark, options.ledger, {name: len(topic.partitions) for name, topic in topics.items()}
-        )
+        counts = {name: len(topic.partitions) for name, topic in topics.items()}
+        check_partitions(spark, options.ledger, totals, counts)
         log = served_log(spark, options, ranges)
         tables = replicas(spark, options.log_dirs, totals.topics, topics)
         with seconds.timed("compare", "Spark reads the topics and compares"):
@@ -149,7 +148,8 @@ def _compared(spark: Any, options: ValidateOptions, seconds: "_Seconds") -> Verd
                 has_order=not options.is_foreign,
                 **tables,
             )
-            verdict = _with_places(_with_expired(verdict, totals, expired, ranges), options.log_dirs)
+            verdict = _with_later(_with_expired(verdict, totals, expired, ranges), settled, ranges)
+            verdict = _with_places(verdict, options.log_dirs)
             return replace(verdict, doubts=(*verdict.doubts, *_doubts_of_files(options.ledger)))
     except UnreadableLedger as error:
         return inconclusive(f"ledger: {error}")
@@ -342,6 +342,17 @@ def _with_expired(verdict: Verdict, totals: Totals, expired: int, ranges: Sequen
         return verdict
     said = f"{expired} answered sends lie before the beginning of their logs (retention): not judged"
     return replace(verdict, doubts=(*verdict.doubts, said))
+
+
+def _with_later(verdict: Verdict, settled: Sequence[OffsetRange], ranges: Sequence[OffsetRange]) -> Verdict:
+    """The verdict that says how many records came in while it was made."""
+    later = sum(end - settled_end for _, _, settled_end, end in _ends(settled, ranges))
+    if later <= 0:
+        return verdict
+    note = (
+        f"{later} records came in while the ledger was read: of those that it does not know nothing is said"
+    )
+    return replace(verdict, facts={**verdict.facts, "served_later": later}, notes=(*verdict.notes, note))
 
 
 # --- judging -------------------------------------------------------------------------------------------
