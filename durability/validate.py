@@ -349,9 +349,8 @@ def _with_later(verdict: Verdict, settled: Sequence[OffsetRange], ranges: Sequen
     later = sum(end - settled_end for _, _, settled_end, end in _ends(settled, ranges))
     if later <= 0:
         return verdict
-    note = (
-        f"{later} records came in while the ledger was read: of those that it does not know nothing is said"
-    )
+    what = "1 record" if later == 1 else f"{later} records"
+    note = f"{what} came in while the ledger was read: of those that it does not know nothing is said"
     return replace(verdict, facts={**verdict.facts, "served_later": later}, notes=(*verdict.notes, note))
 
 

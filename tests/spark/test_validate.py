@@ -120,7 +120,7 @@ def test_a_cut_last_line_leaves_its_send_unanswered(spark: Any, tmp_path: Path) 
 def test_a_cluster_in_use_is_judged_up_to_where_its_log_ended_before_the_ledger(
     spark: Any, tmp_path: Path
 ) -> None:
-    """A record that the ledger does not know lies behind that end: no anomaly."""
+    """A record that the ledger does not know lies behind that end: no anomaly. Judged again, it is one."""
     history = clean_history("t")
     history.log[0].append(history.send("p0", 700, 1).value)
     history.log[1].pop()
@@ -128,8 +128,14 @@ def test_a_cluster_in_use_is_judged_up_to_where_its_log_ended_before_the_ledger(
     logs = history_batches(history)
     with PlantedLogs(logs, first_ends={("t", 0): 20, ("t", 1): 20}) as node:
         live = verdict_of(spark, tmp_path, node, history)
+        quiet = validate(
+            spark, ValidateOptions(str(tmp_path / ODD_NAME), node.address, timeout_ms=TIMEOUT_MS)
+        )
     assert (live.exit_code, live.facts["served"], live.facts["served_later"]) == (0, 41, 1), live.as_text()
     assert live.counts["unexpected"] == 0
+    assert {name: count for name, count in quiet.counts.items() if count} == {"unexpected": 1}, (
+        quiet.as_text()
+    )
 
 
 # --- the report ----------------------------------------------------------------------------------------
