@@ -24,7 +24,7 @@ SHAPE = replace(ClusterSpec(), partitions=2, producers=2, recovery_manager=True)
 
 def play(fault: str, met: list[object], shape: ClusterSpec = SHAPE) -> None:
     """Until the state is met; no promise is broken on the way there."""
-    for seed in map(str, range(1, 17)):
+    for seed in map(str, range(1, 33)):
         result = run(Choices(seed), shape, 12, plan=Plan(gap_ms=4_000, only=(fault,)))
         assert result.violation is None, result.as_text()
         if met:

@@ -27,7 +27,7 @@ from holdfast.sim.checks.observe.views import NO_PLACE, Before, Change, Ghost, P
 from holdfast.sim.checks.opinions.durable_votes import SpeechTap
 from holdfast.sim.cluster.nodes import SimBroker, SimController, SimNode, State
 from holdfast.sim.cluster.world import ASKER, INTRUDER, OPERATORS, Violation, World
-from holdfast.sim.load.clients import PLACES_PER_TOPIC, REMADE, first_place_of, partition_at
+from holdfast.sim.load.clients import PLACES_PER_TOPIC, REMADE, first_place_of, name_at, partition_at
 
 _PRODUCERS_EVERY_NS = 50_000_000
 
@@ -129,7 +129,9 @@ class Observer:
             return LossEvidence(None, any(broken), False)
         ghost = self.ghosts.get(index, Ghost())
         views = self.replicas.get(index, {}).values()
-        has_lied = any(view.log.folder in folders for view in views for folders in broken)
+        # by its name: of a log that was put aside there is no view
+        name = "" if index == NO_PLACE else name_at(index)
+        has_lied = any(folder.rpartition("/")[2] == name for folders in broken for folder in folders)
         is_shorter = any(v.survives is not None and v.survives < v.end_offset for v in views)
         return LossEvidence(ghost.unclean, has_lied, ghost.has_lost_tail or is_shorter)
 
