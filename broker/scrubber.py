@@ -11,7 +11,7 @@ from contextlib import suppress
 from holdfast.broker.housekeeping import Housekeeping, Interval
 from holdfast.broker.managed_log import ManagedLog
 from holdfast.metadata.ids import PartitionId
-from holdfast.runtime.api import DiskError, Runtime
+from holdfast.runtime.api import DiskError, OutOfResources, Runtime
 from holdfast.storage import checkpoint
 from holdfast.storage.core.faults import CorruptLog
 from holdfast.storage.core.files import SCRUB_CHECKPOINT
@@ -64,19 +64,27 @@ class Scrubber:
             self._failed(log_dir, error)
 
     async def _passes(self, log_dir: LogDir) -> None:
-        path = log_dir.file(SCRUB_CHECKPOINT)
-        text = await checkpoint.read_text(self._runtime.disk, path)
+        plan: ScrubPlan | None = None
+        while self._goes_on(log_dir):
+            try:
+                plan = plan or await self._stored_plan(log_dir)
+                wait_ms = plan.wait_ms(self._runtime.clock.wall_ms())
+                if not wait_ms:
+                    await self._pass(log_dir, plan)
+                    if log_dir.is_online:
+                        await self._store(log_dir, plan)
+            except OutOfResources:  # the disk is sound: the same place is read again later
+                wait_ms = _LOOK_MS
+            if wait_ms:
+                await self._housekeeping.pause(min(wait_ms, _LOOK_MS), Interval())
+
+    async def _stored_plan(self, log_dir: LogDir) -> ScrubPlan:
+        """Go on where an earlier process has stopped."""
+        text = await checkpoint.read_text(self._runtime.disk, log_dir.file(SCRUB_CHECKPOINT))
         stored = checkpoint.decode_rows(text, PROGRESS_COLUMNS) if text is not None else None
         plan = ScrubPlan(self._pace, ScrubProgress.of_rows(stored))
         self.counts[log_dir.path].completed_ms = plan.progress.completed_ms
-        while self._goes_on(log_dir):
-            wait_ms = plan.wait_ms(self._runtime.clock.wall_ms())
-            if wait_ms:
-                await self._housekeeping.pause(min(wait_ms, _LOOK_MS), Interval())
-                continue
-            await self._pass(log_dir, plan)
-            if log_dir.is_online:
-                await self._store(log_dir, plan)
+        return plan
 
     def _goes_on(self, log_dir: LogDir) -> bool:
         return log_dir.is_online and not self._housekeeping.is_stopping

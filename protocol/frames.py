@@ -15,8 +15,6 @@ from holdfast.protocol.schema.fields import ARRAY_MAX, BYTES_MAX, STRING_MAX, Bu
 _LENGTHS = struct.Struct(">II")
 # One packer for all: making one costs more than packing a small body. It keeps nothing between calls.
 _pack = msgpack.Packer(use_bin_type=True).pack
-#: Bodies up to so many bytes are unpacked by one unpacker for all, at half the cost of making one.
-_SMALL_BODY_BYTES = 4 << 10
 
 #: Most bytes of one frame after its length field.
 FRAME_MAX_BYTES = 64 << 20
@@ -83,34 +81,9 @@ _LIMITS: dict[str, Any] = {
 }
 
 
-class _SmallBodies:
-    """Unpacks bodies that are whole. Anything else leaves bytes in the unpacker, and another takes its
-    place."""
-
-    def __init__(self) -> None:
-        self._unpacker = msgpack.Unpacker(**_LIMITS)
-
-    def unpack(self, packed: Buffer) -> Any:
-        unpacker = self._unpacker
-        try:
-            unpacker.feed(packed)
-            value = unpacker.unpack()
-            if not unpacker.read_bytes(1):
-                return value
-        except (ValueError, msgpack.UnpackException):
-            pass
-        self._unpacker = msgpack.Unpacker(**_LIMITS)
-        return msgpack.unpackb(packed, **_LIMITS)  # which says what is wrong
-
-
-_small_bodies = _SmallBodies()
-
-
 def unpack_body(packed: Buffer) -> Any:
     """The msgpack value in `packed`. Raises: FrameError."""
     try:
-        if len(packed) <= _SMALL_BODY_BYTES:
-            return _small_bodies.unpack(packed)
         return msgpack.unpackb(packed, **_LIMITS)
     except (ValueError, msgpack.UnpackException) as error:
         reason = str(error) or type(error).__name__

@@ -14,8 +14,9 @@ import mmap
 import os
 import shutil
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import NamedTuple, NoReturn, TypeVar, TypeVarTuple
 
 from holdfast.runtime.api import Buffer, DiskError, FileMissing, OutOfResources, Space
@@ -151,13 +152,20 @@ class RealFile:
     async def _beside(self, work: Callable[[*Ts], T], *args: *Ts) -> T:
         """The result of `work` in a thread that has the descriptor; `close` waits for it. Raises:
         DiskError."""
+        with self._kept_open():
+            try:
+                await self._handles.waited_out(self._hold)
+                return await self._in_thread(work, *args)
+            except OSError as error:
+                raise _disk_error(self._path, "read", error) from error
+
+    @contextmanager
+    def _kept_open(self) -> Iterator[None]:
+        """`close` waits until this is over."""
         assert self._aside is None, f"{self._path} is read aside already"
         over = self._aside = asyncio.Event()
         try:
-            await self._handles.waited_out(self._hold)
-            return await self._in_thread(work, *args)
-        except OSError as error:
-            raise _disk_error(self._path, "read", error) from error
+            yield
         finally:
             self._aside = None
             over.set()
@@ -170,8 +178,10 @@ class RealFile:
         await self._commit.commit()
 
     async def drop_cache(self) -> None:
-        await self.flush()
-        await self._beside(self._forget_now)
+        with self._kept_open():
+            await self.flush()
+            await self._handles.waited_out(self._hold)
+            await self._in_thread(self._forget_now)
 
     def _forget_now(self) -> None:
         """Runs in a thread."""
@@ -216,14 +226,15 @@ class RealFile:
             await asyncio.wait([self._cutting])
 
     async def close(self) -> None:
+        # What is read or flushed aside needs the file, perhaps as soon as there is a handle again.
+        while self._aside is not None:
+            await self._aside.wait()
         if self._is_closed:
             return
         self._is_closed = True
         # The descriptor's number may be given away again at once: threads must be done with it.
         await self._commit.idle()
         await self._cuts_ended()
-        while self._aside is not None:
-            await self._aside.wait()
         self._handles.lru.closed(self)
         descriptor, self._descriptor = self._descriptor, -1
         self._let_go(descriptor)

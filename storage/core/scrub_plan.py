@@ -83,11 +83,12 @@ class ScrubPlan:
 
     def wait_ms(self, wall_ms: int) -> int:
         """Time until a pass is to be begun or continued; 0 for now."""
-        begun_ms = self.progress.begun_ms
-        if begun_ms < 0 or self.progress.at is not None:
+        if self.progress.begun_ms < 0 or self.progress.at is not None:
             return 0
         # A clock that was set back must not put the next pass off for longer than an interval.
-        return min(self._pace.interval_ms, max(0, begun_ms + self._pace.interval_ms - wall_ms))
+        begun_ms = min(self.progress.begun_ms, wall_ms)
+        self.progress = self.progress._replace(begun_ms=begun_ms)
+        return max(0, begun_ms + self._pace.interval_ms - wall_ms)
 
     def begin(self, logs: Iterable[TopicPartition], wall_ms: int) -> None:
         """Begin a pass over these logs, or continue the one that an earlier process has begun."""

@@ -1,5 +1,7 @@
 """The scrub of a broker: it finds what nothing reads, once an interval, and goes on after a restart."""
 
+import errno
+
 import pytest
 
 from holdfast.broker.log_manager import LogManager, LogManagerConfig
@@ -92,6 +94,16 @@ async def test_damage_costs_the_log_that_has_it_and_the_pass_goes_on() -> None:
     assert sorted(process.manager.logs) == [KEYS[0], KEYS[2]]
     assert process.counts.damaged_count == 1
     assert process.counts.read_bytes == (CLOSED + 2 + CLOSED) * SIZE
+    await process.end()
+
+
+async def test_shortage_ends_no_scrub() -> None:
+    process = await Process(MemoryDisk(), ManualClock()).start()
+    await process.write()
+    process.disk.fail("read", f"/topic-1/{4:020}.log", errno.EMFILE, times=3)
+    while process.counts.read_bytes < len(KEYS) * CLOSED * SIZE:
+        await process.clock.advance(1000)
+    assert process.damaged == []
     await process.end()
 
 

@@ -126,3 +126,17 @@ async def test_what_may_wait_waits_for_a_handle(
         await call()
     assert file.read_at(0, 99) == b"some"
     await file.close()
+
+
+async def test_a_file_is_closed_after_the_cache_that_it_forgets(
+    disk: RealDisk, tmp_path: Path, lack_handles: Callable[[int], None]
+) -> None:
+    """A segment may be deleted while its scrub waits for a handle."""
+    (file,) = await open_files(disk, tmp_path, 1)
+    file.append([b"written"])
+    disk._handles.close_some()
+    lack_handles(2)
+    forgetting = asyncio.ensure_future(file.drop_cache())
+    await asyncio.sleep(0)
+    await file.close()
+    await forgetting

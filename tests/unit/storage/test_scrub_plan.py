@@ -38,6 +38,12 @@ def test_next_pass_begins_an_interval_after_the_last_one_began(elapsed_ms: int, 
     assert plan(ScrubProgress(NOON, NOON + 5)).wait_ms(NOON + elapsed_ms) == wait_ms
 
 
+def test_clock_that_was_ahead_puts_off_no_further_pass() -> None:
+    one = plan(ScrubProgress(NOON + 50 * INTERVAL_MS, NOON))
+    assert one.wait_ms(NOON) == INTERVAL_MS
+    assert one.wait_ms(NOON + INTERVAL_MS) == 0
+
+
 @pytest.mark.parametrize("is_still_there", [True, False])
 def test_restart_goes_on_where_the_pass_was(is_still_there: bool) -> None:
     before = plan()
