@@ -9,6 +9,8 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import partial
+from itertools import chain
 
 from holdfast.broker.core.events import (
     Append,
@@ -251,6 +253,11 @@ class Shard:
         self._writes.append(write)
         self.committed()
 
+    def values_in_flight(self) -> dict[GroupRecordKey, GroupRecordValue]:
+        """{key: value} of the writes that have no result yet, the last one of each key; None for a
+        deletion."""
+        return {key: value for write in self._in_flight for key, value in write.records}
+
     def committed(self) -> None:
         """The high watermark may have passed writes."""
         high_watermark = self._partition.high_watermark
@@ -279,7 +286,8 @@ class Shard:
         """Write all that is known once more when the log has become long, and let it begin there: a batch at
         a time, each when the one before is committed."""
         if self.is_active and self._snapshot.is_due(self._live_count):
-            self._snapshot.begin(self._keys())
+            # What is under way now lies below the snapshot, and may not be known otherwise.
+            self._snapshot.begin(chain(self.values_in_flight(), self._keys()))
             self._write_snapshot()
 
     def _live_count(self) -> int:
@@ -294,10 +302,7 @@ class Shard:
                 yield OffsetKey(group_id, topic_id, index)
 
     def _write_snapshot(self) -> None:
-        changing = {key: value for write in self._in_flight for key, value in write.records}
-        records = self._snapshot.next_batch(
-            lambda key: changing[key] if key in changing else self._known(key)
-        )
+        records = self._snapshot.next_batch(partial(self._repeated, self.values_in_flight()))
         if records:
             self._snapshot.written(self.write(records, self._snapshot_committed))
         else:
@@ -305,6 +310,14 @@ class Shard:
             self._turn.outbox.append(MoveLogStart(self.key, start))
             text = f"{self.name}: {self._live_count()} records of groups were written anew, from {start} on"
             self._turn.outbox.append(LogLine(Level.INFO, text))
+
+    def _repeated(
+        self, in_flight: Mapping[GroupRecordKey, GroupRecordValue], key: GroupRecordKey
+    ) -> GroupRecord | None:
+        if key in in_flight:  # also a deletion: its own append may be refused while the snapshot's is not
+            return GroupRecord(key, in_flight[key])
+        value = self._known(key)
+        return None if value is None else GroupRecord(key, value)
 
     def _known(self, key: GroupRecordKey) -> GroupRecordValue:
         if isinstance(key, GroupKey):
