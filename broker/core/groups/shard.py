@@ -163,15 +163,24 @@ class Shard:
         assert leadership is not None
         assert leadership.start_offset is not None
         self.state = ShardState.LOADING
-        self._position = self._partition.log.log_start_offset
         self._load_end = leadership.start_offset
         self._read()
 
     def _read(self) -> None:
         if self.state is ShardState.LOADING:
+            self._begin_at_log_start()
             self._turn.outbox.append(
                 ReadGroupLog(self.key, self.leader_epoch, self._position, self._load_end, READ_MAX_BYTES)
             )
+
+    def _begin_at_log_start(self) -> None:
+        """The log may begin later by now, at a snapshot that says anew what counts: what was replayed below
+        it may have been deleted in what is not read any more."""
+        log_start = self._partition.log.log_start_offset
+        if log_start > self._position:
+            self._position = log_start
+            self.groups.clear()
+            self._values.clear()
 
     def replay(self, start_offset: int, batches: bytes, problem: str | None) -> None:
         """What was read from there on."""

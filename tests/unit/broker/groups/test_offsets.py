@@ -266,6 +266,23 @@ def test_a_log_that_cannot_be_read_now_is_read_again() -> None:
     assert heir.committed() == {0: 5}
 
 
+def test_a_log_that_begins_later_while_it_is_replayed_is_replayed_from_there() -> None:
+    """What was replayed below counts for nothing: the deletion of it cannot be read any more."""
+    play = Play()
+    play.commit_offset(5, group="gone")
+    deleted(play, "gone")
+    play.commit_offset(6)
+    heir = play.successor(loads=False)
+    before, after = heir.log.batches[:1], heir.log.batches[3:]
+    heir.log.batches = before
+    heir.commit()
+    assert heir.reads[-1].start_offset == 1
+    heir.log.batches, heir.partition.log.log_start_offset = after, 3
+    heir.pass_ms(1_000)
+    assert heir.reads[-1].start_offset == 3
+    assert (heir.committed(), heir.committed("gone")) == ({0: 6}, {})
+
+
 def test_a_log_with_something_unknown_costs_its_groups_and_nothing_else() -> None:
     play = Play()
     play.log.append(encode_batch([Record(0, 1, b"?", b"?")], base_offset=0, leader_epoch=0), 1)
