@@ -129,6 +129,8 @@ class Shard:
         self._values: dict[str, GroupValue] = {}
         #: every write that has no result yet, in the order of the log
         self._in_flight: dict[GroupWrite, None] = {}
+        #: {group: {key in them: number of writes that have it}}
+        self._keys_in_flight: dict[str, dict[GroupRecordKey, int]] = {}
         self._snapshot = Snapshot(turn.config.snapshot_records_min)
 
     @property
@@ -241,7 +243,7 @@ class Shard:
         if code is not ErrorCode.NONE:
             write.decide(_for_members(code))
             return write
-        self._in_flight[write] = None
+        self._begin(write)
         to_append = BatchToAppend(self.key, self.leader_epoch, check_batch(batch), memoryview(batch))
         self._turn.outbox.append(Append(write, (to_append,)))
         if answer is not None:
@@ -255,12 +257,33 @@ class Shard:
             write.decide(ErrorCode.NOT_COORDINATOR)
             return
         if result.error_code is not ErrorCode.NONE:
-            del self._in_flight[write]
+            self._end(write)
             write.decide(_for_members(result.error_code))
             return
         write.end_offset = result.end_offset
         self._writes.append(write)
         self.committed()
+
+    def _begin(self, write: GroupWrite) -> None:
+        self._in_flight[write] = None
+        for key, _ in write.records:
+            counts = self._keys_in_flight.setdefault(key.group_id, {})
+            counts[key] = counts.get(key, 0) + 1
+
+    def _end(self, write: GroupWrite) -> None:
+        del self._in_flight[write]
+        for key, _ in write.records:
+            counts = self._keys_in_flight[key.group_id]
+            counts[key] -= 1
+            if not counts[key]:
+                del counts[key]
+            if not counts:
+                del self._keys_in_flight[key.group_id]
+
+    def offsets_in_flight(self, group_id: str) -> set[PartitionId]:
+        """Partitions whose offset changes, or is deleted, by a write that has no result yet."""
+        keys = self._keys_in_flight.get(group_id, ())
+        return {PartitionId(key.topic_id, key.partition_index) for key in keys if isinstance(key, OffsetKey)}
 
     def values_in_flight(self) -> dict[GroupRecordKey, GroupRecordValue]:
         """{key: value} of the writes that have no result yet, the last one of each key; None for a
@@ -272,7 +295,7 @@ class Shard:
         high_watermark = self._partition.high_watermark
         while self._writes and self._writes[0].end_offset <= high_watermark:
             write = self._writes.popleft()
-            del self._in_flight[write]
+            self._end(write)
             self._snapshot.count(len(write.records))
             for record in write.records:
                 self._apply(record)
