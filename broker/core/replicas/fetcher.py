@@ -306,7 +306,7 @@ class Fetchers:
         `known`."""
         story = f"diverges from leader {partition.leader_id} in epoch {known.epoch}"
         end_offset = partition.truncation_offset(known.epoch, known.end_offset)
-        if end_offset is None:
+        if end_offset is None or _may_cut_snapshot(partition, leader_start):
             return self._began_anew(partition, story, leader_start)
         self._count_truncated(partition, max(end_offset, partition.log.log_start_offset))
         level = Level.WARNING if end_offset < partition.high_watermark else Level.INFO  # R84
@@ -586,6 +586,17 @@ def _name(partition: Partition) -> str:
 def _span(partition: Partition) -> str:
     log = partition.log
     return f"the local log [{log.log_start_offset}, {log.log_end_offset}) last epoch {log.last_epoch}"
+
+
+def _may_cut_snapshot(partition: Partition, leader_start: int) -> bool:
+    """A log of offsets that begins later than the leader's begins at a snapshot, of which a cut could leave
+    half, or nothing: what it repeats is still below. Not so for a member of the ISR or the ELR: the snapshot
+    was committed, and no cut goes below that."""
+    return (
+        partition.topic_name == OFFSETS_TOPIC
+        and leader_start < partition.log.log_start_offset
+        and not partition.is_isr_or_elr_member(partition.broker_id)
+    )
 
 
 def _moved_start(partition: Partition, leader_high_watermark: int, leader_start: int) -> tuple[Effect, ...]:

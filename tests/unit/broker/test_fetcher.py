@@ -30,12 +30,13 @@ def follower(
     leader_epoch: int = 5,
     high_watermark: int = 0,
     topic: str = "t",
+    isr: tuple[int, ...] = (1, 2, 3),
 ) -> CoreHarness:
     """Broker 1 follows broker 2 in epoch 5 and has sent its first fetch."""
     harness = CoreHarness()
     if log is not None:
         harness.logs[KEY] = log
-    harness.join(partition(2, leader_epoch=leader_epoch), topic=topic)
+    harness.join(partition(2, isr, leader_epoch=leader_epoch), topic=topic)
     harness.partition.leader_answered(high_watermark, -1)
     return harness
 
@@ -273,6 +274,28 @@ def test_a_follower_of_the_offsets_begins_where_the_leader_does_once_it_has_all_
     answer(harness, take(harness), row(data, high_watermark=high_watermark, start=start, end=30))
     assert harness.partition.log.log_end_offset == 10 + records
     assert [one for one in harness.others if isinstance(one, MoveLogStart)] == moved
+
+
+@pytest.mark.parametrize(
+    ("topic", "isr", "diverging", "start", "cut"),
+    [
+        (OFFSETS_TOPIC, (2,), (3, 15), 0, Reset(KEY, 0)),
+        (OFFSETS_TOPIC, (2,), (3, 5), 0, Reset(KEY, 0)),
+        (OFFSETS_TOPIC, (2,), (3, 15), 10, Truncate(KEY, 15)),
+        (OFFSETS_TOPIC, (2,), (3, 15), 12, Truncate(KEY, 15)),
+        (OFFSETS_TOPIC, (1, 2), (3, 15), 0, Truncate(KEY, 15)),
+        ("t", (2,), (3, 15), 0, Truncate(KEY, 15)),
+        ("t", (2,), (3, 5), 0, Truncate(KEY, 5)),
+    ],
+)
+def test_a_log_of_offsets_that_begins_later_than_the_leaders_is_not_cut_but_copied_anew(
+    topic: str, isr: tuple[int, ...], diverging: tuple[int, int], start: int, cut: Truncate | Reset
+) -> None:
+    """It begins at a snapshot, which the cut may leave half of. In the ISR it had all that is committed: no
+    cut goes below that, and the snapshot was committed before the log began there."""
+    harness = follower(MemoryLog(20, 3, 10), topic=topic, isr=isr)
+    answer(harness, take(harness), row(diverging=diverging, start=start))
+    assert harness.cuts == [cut]
 
 
 def test_records_that_do_not_fit_are_refused_and_fetched_again() -> None:
