@@ -23,7 +23,7 @@ RETRY_READ_MS = 1_000
 SNAPSHOT_RECORDS_MIN = 10_000
 SNAPSHOT_BATCH_BYTES = 256 << 10
 #: Bytes of the log that one turn of the event loop replays.
-READ_MAX_BYTES = 1 << 20
+READ_MAX_BYTES = 128 << 10
 
 
 @dataclass(frozen=True, slots=True)

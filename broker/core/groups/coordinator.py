@@ -131,9 +131,7 @@ class GroupCoordinator:
         self._turn.timers.run(now_ms)
         if self._expires_ms is not None and now_ms >= self._expires_ms:
             self._expires_ms = now_ms + self._config.retention_check_ms if self.shards else None
-            for shard in list(self.shards.values()):
-                if shard.is_active:
-                    self._offsets.expire(shard, self._image())
+            self._offsets.expire_all(list(self.shards.values()), self._image)
 
     def next_deadline_ms(self) -> int | None:
         """When the next `tick` is due."""

@@ -4,7 +4,7 @@ A commit is answered when its records are committed. Offsets of topics that are 
 had no members for `offsets.retention.minutes`, are deleted.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
 from holdfast.broker.core.groups.config import GROUPS_MAX, OFFSETS_MAX
@@ -88,7 +88,8 @@ class Offsets:
             return ErrorCode.UNKNOWN_MEMBER_ID
         if group.state is GroupState.COMPLETING_REBALANCE:
             return ErrorCode.REBALANCE_IN_PROGRESS
-        is_full = len(group.offsets) + len(request.partitions) > OFFSETS_MAX
+        named = {PartitionId(row.topic_id, row.partition_index) for row in request.partitions}
+        is_full = len(group.offsets) + len(named - group.offsets.keys()) > OFFSETS_MAX
         return ErrorCode.INVALID_COMMIT_OFFSET_SIZE if is_full else ErrorCode.NONE
 
     def _row_code(self, row: OffsetCommitPartition, image: MetadataImage) -> ErrorCode:
@@ -180,9 +181,9 @@ class Offsets:
             answer(ErrorCode.NON_EMPTY_GROUP)
         else:
             group.state = GroupState.DEAD
-            records = [_without(group, key) for key in group.offsets]
-            for start in range(0, len(records), _BATCH_RECORDS):
-                shard.write(records[start : start + _BATCH_RECORDS], None)
+            # Commits under way too: the next coordinator would find them without a group.
+            keys = dict.fromkeys([*group.offsets, *shard.offsets_in_flight(group_id)])
+            self._write_deletions(shard, group, keys)
             last = GroupRecord(GroupKey(group_id), None)
             shard.write([last], partial(self._group_deleted, shard, group, answer))
 
@@ -198,33 +199,61 @@ class Offsets:
 
     # --- retention ----------------------------------------------------------------------------------------
 
+    def expire_all(self, shards: Iterable[Shard], image: Callable[[], MetadataImage]) -> None:
+        """`expire` in one partition now, and in each further one in a turn of its own: nothing else is done
+        in one."""
+        self._expire_next(iter(shards), image)
+
+    def _expire_next(self, shards: Iterator[Shard], image: Callable[[], MetadataImage]) -> None:
+        shard = next((one for one in shards if one.is_active), None)
+        if shard is not None:
+            self.expire(shard, image())
+            self._turn.after(1, partial(self._expire_next, shards, image))
+
     def expire(self, shard: Shard, image: MetadataImage) -> None:
         """Delete what is too old, or of topics that are gone, and groups of which nothing is left."""
         for group in list(shard.groups.values()):
-            expired = [
-                key
-                for key, stored in group.offsets.items()
-                if image.partition(*key) is None or self._is_expired(group, key, stored, image)
-            ]
-            records = [_without(group, key) for key in expired]
-            for start in range(0, len(records), _BATCH_RECORDS):
-                shard.write(records[start : start + _BATCH_RECORDS], None)
-            is_over = self._turn.wall_ms - group.state_timestamp_ms >= self._turn.config.retention_ms
-            if group.is_forgotten and group.is_stored and is_over:
+            in_flight = shard.offsets_in_flight(group.group_id)
+            # A deletion would come behind a commit under way, which is new.
+            expired = [key for key in self._expired(group, image) if key not in in_flight]
+            self._write_deletions(shard, group, expired)
+            is_over = group.state_timestamp_ms <= self._oldest_kept_ms
+            if group.is_forgotten and group.is_stored and is_over and not in_flight:
                 self.delete_group(shard, group.group_id, lambda code: None)
 
-    def _is_expired(self, group: Group, key: PartitionId, stored: StoredOffset, image: MetadataImage) -> bool:
-        since_ms = stored.commit_timestamp_ms
-        if group.state is GroupState.EMPTY and group.protocol_type:
-            since_ms = max(since_ms, group.state_timestamp_ms)  # as long as there were members it was in use
-        elif group.state is not GroupState.EMPTY:
-            subscribed = group.subscribed()
-            topic = image.topics.get(key.topic_id)
-            if group.state is not GroupState.STABLE or subscribed is None or topic is None:
-                return False
-            if topic.name in subscribed:
-                return False
-        return self._turn.wall_ms - since_ms >= self._turn.config.retention_ms
+    @property
+    def _oldest_kept_ms(self) -> int:
+        return self._turn.wall_ms - self._turn.config.retention_ms
+
+    def _expired(self, group: Group, image: MetadataImage) -> list[PartitionId]:
+        last_ms = self._oldest_kept_ms
+        expired: list[PartitionId] = []
+        old: dict[PartitionId, str] = {}
+        for key, stored in group.offsets.items():
+            if image.partition(*key) is None:
+                expired.append(key)
+            elif stored.commit_timestamp_ms <= last_ms:
+                old[key] = image.topics[key.topic_id].name
+        if old:  # what the members read is worth a look only now
+            expired += _not_in_use(group, old, last_ms)
+        return expired
+
+    def _write_deletions(self, shard: Shard, group: Group, keys: Iterable[PartitionId]) -> None:
+        records = [_without(group, key) for key in keys]
+        for start in range(0, len(records), _BATCH_RECORDS):
+            shard.write(records[start : start + _BATCH_RECORDS], None)
+
+
+def _not_in_use(group: Group, topics: Mapping[PartitionId, str], last_ms: int) -> list[PartitionId]:
+    """Those of a group that no member reads, nor has read since `last_ms`. `topics`: {partition: name}."""
+    if group.state is GroupState.EMPTY:
+        # As long as there were members it was in use.
+        is_in_use = bool(group.protocol_type) and group.state_timestamp_ms > last_ms
+        return [] if is_in_use else list(topics)
+    subscribed = group.subscribed() if group.state is GroupState.STABLE else None
+    if subscribed is None:
+        return []
+    return [key for key, name in topics.items() if name not in subscribed]
 
 
 def commit_refused(request: OffsetCommitRequest, code: ErrorCode) -> OffsetCommitResponse:

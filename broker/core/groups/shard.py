@@ -9,6 +9,8 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import partial
+from itertools import chain
 
 from holdfast.broker.core.events import (
     Append,
@@ -127,6 +129,8 @@ class Shard:
         self._values: dict[str, GroupValue] = {}
         #: every write that has no result yet, in the order of the log
         self._in_flight: dict[GroupWrite, None] = {}
+        #: {group: {key in them: number of writes that have it}}
+        self._keys_in_flight: dict[str, dict[GroupRecordKey, int]] = {}
         self._snapshot = Snapshot(turn.config.snapshot_records_min)
 
     @property
@@ -161,15 +165,24 @@ class Shard:
         assert leadership is not None
         assert leadership.start_offset is not None
         self.state = ShardState.LOADING
-        self._position = self._partition.log.log_start_offset
         self._load_end = leadership.start_offset
         self._read()
 
     def _read(self) -> None:
         if self.state is ShardState.LOADING:
+            self._begin_at_log_start()
             self._turn.outbox.append(
                 ReadGroupLog(self.key, self.leader_epoch, self._position, self._load_end, READ_MAX_BYTES)
             )
+
+    def _begin_at_log_start(self) -> None:
+        """The log may begin later by now, at a snapshot that says anew what counts: what was replayed below
+        it may have been deleted in what is not read any more."""
+        log_start = self._partition.log.log_start_offset
+        if log_start > self._position:
+            self._position = log_start
+            self.groups.clear()
+            self._values.clear()
 
     def replay(self, start_offset: int, batches: bytes, problem: str | None) -> None:
         """What was read from there on."""
@@ -230,7 +243,7 @@ class Shard:
         if code is not ErrorCode.NONE:
             write.decide(_for_members(code))
             return write
-        self._in_flight[write] = None
+        self._begin(write)
         to_append = BatchToAppend(self.key, self.leader_epoch, check_batch(batch), memoryview(batch))
         self._turn.outbox.append(Append(write, (to_append,)))
         if answer is not None:
@@ -244,19 +257,45 @@ class Shard:
             write.decide(ErrorCode.NOT_COORDINATOR)
             return
         if result.error_code is not ErrorCode.NONE:
-            del self._in_flight[write]
+            self._end(write)
             write.decide(_for_members(result.error_code))
             return
         write.end_offset = result.end_offset
         self._writes.append(write)
         self.committed()
 
+    def _begin(self, write: GroupWrite) -> None:
+        self._in_flight[write] = None
+        for key, _ in write.records:
+            counts = self._keys_in_flight.setdefault(key.group_id, {})
+            counts[key] = counts.get(key, 0) + 1
+
+    def _end(self, write: GroupWrite) -> None:
+        del self._in_flight[write]
+        for key, _ in write.records:
+            counts = self._keys_in_flight[key.group_id]
+            counts[key] -= 1
+            if not counts[key]:
+                del counts[key]
+            if not counts:
+                del self._keys_in_flight[key.group_id]
+
+    def offsets_in_flight(self, group_id: str) -> set[PartitionId]:
+        """Partitions whose offset changes, or is deleted, by a write that has no result yet."""
+        keys = self._keys_in_flight.get(group_id, ())
+        return {PartitionId(key.topic_id, key.partition_index) for key in keys if isinstance(key, OffsetKey)}
+
+    def values_in_flight(self) -> dict[GroupRecordKey, GroupRecordValue]:
+        """{key: value} of the writes that have no result yet, the last one of each key; None for a
+        deletion."""
+        return {key: value for write in self._in_flight for key, value in write.records}
+
     def committed(self) -> None:
         """The high watermark may have passed writes."""
         high_watermark = self._partition.high_watermark
         while self._writes and self._writes[0].end_offset <= high_watermark:
             write = self._writes.popleft()
-            del self._in_flight[write]
+            self._end(write)
             self._snapshot.count(len(write.records))
             for record in write.records:
                 self._apply(record)
@@ -279,7 +318,8 @@ class Shard:
         """Write all that is known once more when the log has become long, and let it begin there: a batch at
         a time, each when the one before is committed."""
         if self.is_active and self._snapshot.is_due(self._live_count):
-            self._snapshot.begin(self._keys())
+            # What is under way now lies below the snapshot, and may not be known otherwise.
+            self._snapshot.begin(chain(self.values_in_flight(), self._keys()))
             self._write_snapshot()
 
     def _live_count(self) -> int:
@@ -294,10 +334,7 @@ class Shard:
                 yield OffsetKey(group_id, topic_id, index)
 
     def _write_snapshot(self) -> None:
-        changing = {key: value for write in self._in_flight for key, value in write.records}
-        records = self._snapshot.next_batch(
-            lambda key: changing[key] if key in changing else self._known(key)
-        )
+        records = self._snapshot.next_batch(partial(self._repeated, self.values_in_flight()))
         if records:
             self._snapshot.written(self.write(records, self._snapshot_committed))
         else:
@@ -305,6 +342,14 @@ class Shard:
             self._turn.outbox.append(MoveLogStart(self.key, start))
             text = f"{self.name}: {self._live_count()} records of groups were written anew, from {start} on"
             self._turn.outbox.append(LogLine(Level.INFO, text))
+
+    def _repeated(
+        self, in_flight: Mapping[GroupRecordKey, GroupRecordValue], key: GroupRecordKey
+    ) -> GroupRecord | None:
+        if key in in_flight:  # also a deletion: its own append may be refused while the snapshot's is not
+            return GroupRecord(key, in_flight[key])
+        value = self._known(key)
+        return None if value is None else GroupRecord(key, value)
 
     def _known(self, key: GroupRecordKey) -> GroupRecordValue:
         if isinstance(key, GroupKey):

@@ -13,8 +13,6 @@ from holdfast.broker.core.groups.records import (
     GroupKey,
     GroupRecord,
     GroupRecordKey,
-    GroupRecordValue,
-    GroupValue,
     OffsetValue,
 )
 
@@ -64,20 +62,21 @@ class Snapshot:
         self._keys = keys
         self._first = None
 
-    def next_batch(self, value_of: Callable[[GroupRecordKey], GroupRecordValue]) -> list[GroupRecord]:
-        """The records of the next batch, none at the end. The first one is never empty: it marks a place."""
+    def next_batch(self, record_of: Callable[[GroupRecordKey], GroupRecord | None]) -> list[GroupRecord]:
+        """The records of the next batch, none at the end. The first one is never empty: it marks a place.
+        `record_of`: None when there is nothing to write of a key any more."""
         assert self._keys is not None
         records: list[GroupRecord] = []
         size_bytes = 0
         for key in self._keys:
-            value = value_of(key)
-            if value is None:
+            record = record_of(key)
+            if record is None:
                 continue  # deleted meanwhile
-            size_bytes += _size(key, value)
+            size_bytes += _size(record)
             if records and size_bytes > SNAPSHOT_BATCH_BYTES:
                 self._keys = chain((key,), self._keys)
                 break
-            records.append(GroupRecord(key, value))
+            records.append(record)
         if not records and self._first is None:
             records.append(GroupRecord(GroupKey(""), None))
         return records
@@ -97,9 +96,12 @@ class Snapshot:
         self._first = self._keys = None
 
 
-def _size(key: GroupRecordKey, value: OffsetValue | GroupValue) -> int:
+def _size(record: GroupRecord) -> int:
     """Bytes of a record, rather too many."""
+    key, value = record
     size_bytes = _RECORD_BYTES + _CHARACTER_BYTES * len(key.group_id)
+    if value is None:
+        return size_bytes
     if isinstance(value, OffsetValue):
         return size_bytes + _CHARACTER_BYTES * len(value.metadata or "")
     for member in value.members:

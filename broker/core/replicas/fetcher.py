@@ -65,6 +65,7 @@ class FollowedRow:
         "leader_end",
         "leader_epoch",
         "leader_high_watermark",
+        "leader_start",
         "listed_flushed_offset",
         "listed_in",
         "partition",
@@ -84,6 +85,8 @@ class FollowedRow:
         self.leader_end = -1
         #: high watermark in the same answer, -1 when the leader does not know it
         self.leader_high_watermark = -1
+        #: where the leader's log begins in the same answer
+        self.leader_start = -1
         #: errors in a row
         self.failures = 0
         #: the log refused the last records: the leader is to check its own before it sends again
@@ -289,20 +292,21 @@ class Fetchers:
             effects.extend(self._parted(partition, answer.diverging_epoch, answer.log_start_offset))
         elif len(answer.records):
             row.failures = 0
-            effects.extend(_moved_start(partition, answer.log_start_offset))
             row.leader_high_watermark, row.leader_end = answer.high_watermark, answer.log_end_offset
+            row.leader_start = answer.log_start_offset
             self._begin(row)
             fetched.append(FetchedRecords(key, answer.records, row.leader_epoch))
         else:
             row.failures = 0
             partition.leader_answered(answer.high_watermark, answer.log_end_offset)
+            effects.extend(_moved_start(partition, answer.high_watermark, answer.log_start_offset))
 
     def _parted(self, partition: Partition, known: EpochEndOffset, leader_start: int) -> tuple[Effect, ...]:
         """The local log diverges from the leader's; up to its last epoch the leader knows none above
         `known`."""
         story = f"diverges from leader {partition.leader_id} in epoch {known.epoch}"
         end_offset = partition.truncation_offset(known.epoch, known.end_offset)
-        if end_offset is None:
+        if end_offset is None or _may_cut_snapshot(partition, leader_start):
             return self._began_anew(partition, story, leader_start)
         self._count_truncated(partition, max(end_offset, partition.log.log_start_offset))
         level = Level.WARNING if end_offset < partition.high_watermark else Level.INFO  # R84
@@ -331,6 +335,7 @@ class Fetchers:
         elif row is not None and row.leader_end >= 0:
             row.has_refused = False
             row.partition.leader_answered(row.leader_high_watermark, row.leader_end)
+            effects.extend(_moved_start(row.partition, row.leader_high_watermark, row.leader_start))
             row.leader_end = -1
         self._end(key)
         return effects
@@ -583,9 +588,22 @@ def _span(partition: Partition) -> str:
     return f"the local log [{log.log_start_offset}, {log.log_end_offset}) last epoch {log.last_epoch}"
 
 
-def _moved_start(partition: Partition, leader_start: int) -> tuple[Effect, ...]:
-    """Coordinators of groups move the start of their log behind a snapshot: followers go along."""
+def _may_cut_snapshot(partition: Partition, leader_start: int) -> bool:
+    """A log of offsets that begins later than the leader's begins at a snapshot, of which a cut could leave
+    half, or nothing: what it repeats is still below. Not so for a member of the ISR or the ELR: the snapshot
+    was committed, and no cut goes below that."""
+    return (
+        partition.topic_name == OFFSETS_TOPIC
+        and leader_start < partition.log.log_start_offset
+        and not partition.is_isr_or_elr_member(partition.broker_id)
+    )
+
+
+def _moved_start(partition: Partition, leader_high_watermark: int, leader_start: int) -> tuple[Effect, ...]:
+    """Coordinators of groups move the start of their log to a snapshot that is committed: followers go along
+    once they have all that is committed, and so the whole snapshot."""
+    has_committed = 0 <= leader_high_watermark == partition.high_watermark
     is_later = partition.log.log_start_offset < leader_start <= partition.high_watermark
-    if partition.topic_name == OFFSETS_TOPIC and is_later:
+    if partition.topic_name == OFFSETS_TOPIC and has_committed and is_later:
         return (MoveLogStart(partition.key, leader_start),)
     return ()

@@ -288,12 +288,12 @@ class Partition:
             return Refusal(ErrorCode.UNKNOWN_LEADER_EPOCH)
         if 0 <= broker_epoch < self._brokers.epochs.get(replica_id, -1):
             return Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER)  # a former incarnation
-        is_isr_or_elr_member = self._is_isr_or_elr_member(replica_id)
+        is_isr_or_elr_member = self.is_isr_or_elr_member(replica_id)
         return divergence.check_copy(
             self.log, fetch_offset, last_fetched_epoch, is_isr_or_elr_member=is_isr_or_elr_member
         )
 
-    def _is_isr_or_elr_member(self, replica_id: int) -> bool:
+    def is_isr_or_elr_member(self, replica_id: int) -> bool:
         """It has, or has had, all that is committed in this history: what is gone was deleted."""
         registration = self.registration
         return registration is not None and (replica_id in registration.isr or replica_id in registration.elr)
@@ -511,7 +511,7 @@ class Partition:
 
     def truncation_offset(self, diverging_epoch: int, leader_end_offset: int) -> int | None:
         """Where to cut after a diverging answer, None to begin anew where the leader begins (R81)."""
-        is_isr_or_elr_member = self._is_isr_or_elr_member(self.broker_id)
+        is_isr_or_elr_member = self.is_isr_or_elr_member(self.broker_id)
         return divergence.truncation_offset(
             self.log, diverging_epoch, leader_end_offset, is_isr_or_elr_member=is_isr_or_elr_member
         )

@@ -254,12 +254,12 @@ class CoreHarness:
 
     # --- common beginnings ---------------------------------------------------------------------------------
 
-    def join(self, *records: MetadataRecord) -> "CoreHarness":
+    def join(self, *records: MetadataRecord, topic: str = "t") -> "CoreHarness":
         """Brokers 2, 3 (epochs 0, 1), a topic with `records`, our own registration; then all are unfenced."""
         epoch = 3 + len(records)
         self.post(Started(), LogsLoaded(self.logs, {}, {}), ControllerChanged(101, 1))
         self.answer_call(BrokerRegistrationResponse(ErrorCode.NONE, None, epoch, True))
-        self.metadata(register(2, 0), register(3, 1), TopicRecord("t", TOPIC), *records, register(1, epoch))
+        self.metadata(register(2, 0), register(3, 1), TopicRecord(topic, TOPIC), *records, register(1, epoch))
         self.metadata(*(UnfenceBrokerRecord(b, e) for b, e in ((1, epoch), (2, 0), (3, 1))))
         self.answer_heartbeats()
         return self

@@ -7,6 +7,7 @@ from holdfast.broker.core.events import (
     FetchAnswered,
     FetchFailed,
     Flushed,
+    MoveLogStart,
     Reset,
     SendFetch,
     Truncate,
@@ -15,6 +16,7 @@ from holdfast.broker.core.replicas.fetcher import PAUSE_MS_MIN
 from holdfast.broker.core.replicas.replica_manager import CEILINGS_WAIT_MS
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.fetch import EpochEndOffset, FetchPartitionResponse, FetchResponse
+from holdfast.protocol.topic_names import OFFSETS_TOPIC
 from holdfast.rpc.core.failures import CallFailure
 from holdfast.scenario.partition import MemoryLog
 from tests.unit.broker.core_harness import KEY, TOPIC, CoreHarness, batch, change, fetched_batch, partition
@@ -22,12 +24,19 @@ from tests.unit.broker.core_harness import KEY, TOPIC, CoreHarness, batch, chang
 NO_RECORDS = memoryview(b"")
 
 
-def follower(log: MemoryLog | None = None, *, leader_epoch: int = 5, high_watermark: int = 0) -> CoreHarness:
+def follower(
+    log: MemoryLog | None = None,
+    *,
+    leader_epoch: int = 5,
+    high_watermark: int = 0,
+    topic: str = "t",
+    isr: tuple[int, ...] = (1, 2, 3),
+) -> CoreHarness:
     """Broker 1 follows broker 2 in epoch 5 and has sent its first fetch."""
     harness = CoreHarness()
     if log is not None:
         harness.logs[KEY] = log
-    harness.join(partition(2, leader_epoch=leader_epoch))
+    harness.join(partition(2, isr, leader_epoch=leader_epoch), topic=topic)
     harness.partition.leader_answered(high_watermark, -1)
     return harness
 
@@ -241,6 +250,52 @@ def test_out_of_range_log_is_dropped_and_begins_at_the_leaders_start() -> None:
     harness.finish_cuts()
     (listed,) = take(harness).request.partitions
     assert (listed.fetch_offset, listed.last_fetched_epoch) == (50, -1)
+
+
+@pytest.mark.parametrize(
+    ("topic", "records", "high_watermark", "start", "moved"),
+    [
+        (OFFSETS_TOPIC, 5, 15, 6, [MoveLogStart(KEY, 6)]),
+        (OFFSETS_TOPIC, 5, 14, 6, [MoveLogStart(KEY, 6)]),
+        (OFFSETS_TOPIC, 0, 10, 6, [MoveLogStart(KEY, 6)]),
+        (OFFSETS_TOPIC, 5, 16, 6, []),
+        (OFFSETS_TOPIC, 0, 11, 6, []),
+        (OFFSETS_TOPIC, 5, -1, 6, []),
+        (OFFSETS_TOPIC, 5, 15, 0, []),
+        ("t", 5, 15, 6, []),
+    ],
+)
+def test_a_follower_of_the_offsets_begins_where_the_leader_does_once_it_has_all_that_is_committed(
+    topic: str, records: int, high_watermark: int, start: int, moved: list[MoveLogStart]
+) -> None:
+    """The leader's log begins at a snapshot that is committed: before, the follower may have half of it."""
+    harness = follower(MemoryLog(10, 3), high_watermark=10, topic=topic)
+    data = fetched_batch(10, records, 5) if records else NO_RECORDS
+    answer(harness, take(harness), row(data, high_watermark=high_watermark, start=start, end=30))
+    assert harness.partition.log.log_end_offset == 10 + records
+    assert [one for one in harness.others if isinstance(one, MoveLogStart)] == moved
+
+
+@pytest.mark.parametrize(
+    ("topic", "isr", "diverging", "start", "cut"),
+    [
+        (OFFSETS_TOPIC, (2,), (3, 15), 0, Reset(KEY, 0)),
+        (OFFSETS_TOPIC, (2,), (3, 5), 0, Reset(KEY, 0)),
+        (OFFSETS_TOPIC, (2,), (3, 15), 10, Truncate(KEY, 15)),
+        (OFFSETS_TOPIC, (2,), (3, 15), 12, Truncate(KEY, 15)),
+        (OFFSETS_TOPIC, (1, 2), (3, 15), 0, Truncate(KEY, 15)),
+        ("t", (2,), (3, 15), 0, Truncate(KEY, 15)),
+        ("t", (2,), (3, 5), 0, Truncate(KEY, 5)),
+    ],
+)
+def test_a_log_of_offsets_that_begins_later_than_the_leaders_is_not_cut_but_copied_anew(
+    topic: str, isr: tuple[int, ...], diverging: tuple[int, int], start: int, cut: Truncate | Reset
+) -> None:
+    """It begins at a snapshot, which the cut may leave half of. In the ISR it had all that is committed: no
+    cut goes below that, and the snapshot was committed before the log began there."""
+    harness = follower(MemoryLog(20, 3, 10), topic=topic, isr=isr)
+    answer(harness, take(harness), row(diverging=diverging, start=start))
+    assert harness.cuts == [cut]
 
 
 def test_records_that_do_not_fit_are_refused_and_fetched_again() -> None:

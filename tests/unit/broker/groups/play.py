@@ -1,6 +1,7 @@
 """A coordinator with a log in memory: broker 1 leads the only partition of the topic of the offsets.
 
-What is appended is committed at once, unless `holds_back`; the clock moves only by `pass_ms`.
+What is appended is committed at once, unless `holds_back`; appends take until `finish_append` if
+`appends_slowly`; the clock moves only by `pass_ms`.
 """
 
 from dataclasses import dataclass, field, replace
@@ -105,6 +106,8 @@ class Play:
         self.is_session_over = False
         self.refusal = ErrorCode.NONE
         self.holds_back = False
+        self.appends_slowly = False
+        self.appends: list[Append] = []
         self.answers: dict[object, Any] = {}
         self.reads: list[ReadGroupLog] = []
         self.created: list[CreateOffsetsTopic] = []
@@ -183,12 +186,10 @@ class Play:
                 case Respond(reply_to, message):
                     assert reply_to not in self.answers, f"{reply_to} is answered twice"
                     self.answers[reply_to] = message
-                case Append(context, ((key, epoch, header, batch),)):
-                    end = self.log.append(batch, header.record_count)
-                    result = AppendResult(key, epoch, end - header.record_count, end, len(batch))
-                    if not self.holds_back:
-                        self.partition.high_watermark = end
-                    self.coordinator.appended(Appended(context, (result,)), self.now_ms)
+                case Append():
+                    self.appends.append(effect)
+                    if not self.appends_slowly:
+                        self._append(ErrorCode.NONE)
                 case ReadGroupLog():
                     self.reads.append(effect)
                     records = self.log.read(effect.start_offset, effect.end_offset)
@@ -197,6 +198,23 @@ class Play:
                     self.log.start = offset
                 case CreateOffsetsTopic():
                     self.created.append(effect)
+
+    def finish_append(self, code: ErrorCode = ErrorCode.NONE) -> None:
+        """The oldest append under way is done, or refused."""
+        self._append(code)
+        self._carry_out()
+
+    def _append(self, code: ErrorCode) -> None:
+        append = self.appends.pop(0)
+        ((key, epoch, header, batch),) = append.batches
+        if code is ErrorCode.NONE:
+            end = self.log.append(batch, header.record_count)
+            result = AppendResult(key, epoch, end - header.record_count, end, len(batch))
+            if not self.holds_back:
+                self.partition.high_watermark = end
+        else:
+            result = AppendResult(key, epoch, -1, -1, 0, code)
+        self.coordinator.appended(Appended(append.context, (result,)), self.now_ms)
 
     def read(self, effect: ReadGroupLog, records: bytes, problem: str | None = None) -> None:
         """The answer to a ReadGroupLog."""

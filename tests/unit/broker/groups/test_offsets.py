@@ -1,14 +1,21 @@
 """Offsets of groups: commits that last, and what deletes them."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from holdfast.broker.core.groups.config import partition_of
+from holdfast.broker.core.groups import offsets as offsets_of_groups
+from holdfast.broker.core.groups.config import GroupConfig, partition_of
+from holdfast.broker.core.groups.group import Group
+from holdfast.broker.core.groups.offsets import Offsets
+from holdfast.broker.core.groups.shard import Turn
 from holdfast.broker.core.groups.subscription import subscribed_topics
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.committed_offsets import (
+    OffsetCommitPartition,
+    OffsetCommitRequest,
     OffsetDeleteRequest,
     OffsetFetchRequest,
     OffsetPartition,
@@ -21,7 +28,7 @@ from holdfast.protocol.messages.groups import (
     ListGroupsRequest,
 )
 from holdfast.protocol.record_batch import Record, encode_batch
-from tests.unit.broker.groups.play import KEY, SUBSCRIPTION, Play, T
+from tests.unit.broker.groups.play import KEY, STATIC, SUBSCRIPTION, Play, T
 from tests.unit.metadata.test_describe import IMAGE
 
 DAY_MS = 86_400_000
@@ -125,6 +132,23 @@ def test_a_commit_that_is_late_is_refused_and_may_be_committed_all_the_same() ->
     assert play.committed() == {0: 5}
 
 
+def test_a_group_commits_as_many_offsets_as_it_may_have_again_and_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(offsets_of_groups, "OFFSETS_MAX", 2)
+    play = Play()
+
+    def commit(*indexes: int) -> str:
+        rows = tuple(OffsetCommitPartition(T, index, 5, 3, None) for index in indexes)
+        answer = play.ask(OffsetCommitRequest("g", -1, "", None, rows))
+        return ErrorCode(answer.partitions[0].error_code).name
+
+    assert [commit(0), commit(0, 1), commit(1, 0), commit(0, 2)] == [
+        *["NONE"] * 3,
+        "INVALID_COMMIT_OFFSET_SIZE",
+    ]
+
+
 # --- deletions ------------------------------------------------------------------------------------------
 
 
@@ -221,6 +245,79 @@ def test_offsets_of_a_deleted_topic_are_gone_at_once_and_deleted_later() -> None
     assert play.committed() == {}
 
 
+def test_a_commit_under_way_is_not_deleted_because_the_one_before_it_is_too_old() -> None:
+    play = Play()
+    play.commit_offset(5)
+    play.pass_ms(7 * DAY_MS - 1_200_000)
+    play.holds_back = True
+    name = play.commit_offset(6)
+    play.pass_ms(2_400_000)
+    play.commit()
+    assert play.commit_code(name) == "COORDINATOR_NOT_AVAILABLE", "it was late"
+    assert play.committed() == play.successor().committed() == {0: 6}
+
+
+def test_a_group_of_which_nothing_is_left_is_not_deleted_while_a_commit_is_under_way() -> None:
+    play = Play()
+    (member,) = play.stable()
+    play.leave(member)
+    play.pass_ms(7 * DAY_MS - 1_200_000)
+    play.holds_back = True
+    play.commit_offset(6)
+    play.pass_ms(2_400_000)
+    play.commit()
+    assert play.committed() == play.successor().committed() == {0: 6}
+
+
+def test_a_deletion_of_a_group_covers_commits_under_way() -> None:
+    play = Play()
+    play.commit_offset(5)
+    play.holds_back = True
+    play.commit_offset(7, index=1)
+    play.request(DeleteGroupsRequest(("g",)))
+    play.commit()
+    assert play.committed() == play.successor().committed() == {}
+
+
+def test_subscriptions_are_looked_at_only_for_old_offsets_and_once_for_a_group(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    play = Play()
+    for index in (0, 1):
+        play.commit_offset(5, group="g", index=index)
+    (member,) = play.stable(session_ms=1_800_000, protocols=(("range", SUBSCRIPTION.replace(b"t", b"u")),))
+    looks: list[str] = []
+    subscribed = Group.subscribed
+
+    def counted(group: Group) -> frozenset[str] | None:
+        looks.append(group.group_id)
+        return subscribed(group)
+
+    monkeypatch.setattr(Group, "subscribed", counted)
+    for _ in range(7 * 24 * 3 - 1):
+        play.pass_ms(1_200_000)
+        play.beat(member, 1)
+    assert (looks, play.committed()) == ([], {0: 5, 1: 5})
+    play.pass_ms(1_200_000)
+    assert (looks, play.committed()) == (["g"], {})
+
+
+def test_one_turn_looks_for_old_offsets_in_one_partition(monkeypatch: pytest.MonkeyPatch) -> None:
+    image = Play().image
+    turn = Turn(GroupConfig.from_static(STATIC), [])
+    offsets = Offsets(turn, lambda shard, group, member_id: None)
+    looked: list[int] = []
+    shards: list[Any] = [SimpleNamespace(number=number, is_active=number != 1) for number in range(4)]
+    monkeypatch.setattr(offsets, "expire", lambda shard, image: looked.append(shard.number))
+    offsets.expire_all(shards, lambda: image)
+    turns = [tuple(looked)]
+    while (due_ms := turn.timers.next_deadline_ms()) is not None:
+        turn.now_ms = due_ms
+        turn.timers.run(due_ms)
+        turns.append(tuple(looked))
+    assert list(dict.fromkeys(turns)) == [(0,), (0, 2), (0, 2, 3)]
+
+
 # --- coordinators ---------------------------------------------------------------------------------------
 
 
@@ -264,6 +361,23 @@ def test_a_log_that_cannot_be_read_now_is_read_again() -> None:
     heir.log.batches = kept
     heir.pass_ms(1_000)
     assert heir.committed() == {0: 5}
+
+
+def test_a_log_that_begins_later_while_it_is_replayed_is_replayed_from_there() -> None:
+    """What was replayed below counts for nothing: the deletion of it cannot be read any more."""
+    play = Play()
+    play.commit_offset(5, group="gone")
+    deleted(play, "gone")
+    play.commit_offset(6)
+    heir = play.successor(loads=False)
+    before, after = heir.log.batches[:1], heir.log.batches[3:]
+    heir.log.batches = before
+    heir.commit()
+    assert heir.reads[-1].start_offset == 1
+    heir.log.batches, heir.partition.log.log_start_offset = after, 3
+    heir.pass_ms(1_000)
+    assert heir.reads[-1].start_offset == 3
+    assert (heir.committed(), heir.committed("gone")) == ({0: 6}, {})
 
 
 def test_a_log_with_something_unknown_costs_its_groups_and_nothing_else() -> None:

@@ -45,6 +45,46 @@ def test_what_is_under_way_is_in_the_snapshot_too() -> None:
     assert play.committed() == play.successor().committed() == {0: 102}
 
 
+def test_the_first_commit_and_the_first_generation_of_a_group_are_in_it_while_they_are_under_way() -> None:
+    play = Play(snapshot_records=20)
+    for offset in range(19):
+        play.commit_offset(offset, group="old")
+    member = play.joined(play.join()).member_id
+    play.holds_back = True
+    play.commit_offset(19, group="old")
+    names = [play.commit_offset(7, group="new"), play.commit_offset(8, group="old", index=1)]
+    sync = play.sync(member, 1, {member: b"p0"})
+    play.partition.high_watermark = 20
+    play.coordinator.high_watermark_moved(play.partition.key, play.now_ms)
+    play._carry_out()
+    play.commit()
+    assert [play.commit_code(name) for name in names] == ["NONE", "NONE"]
+    assert play.synced(sync) == b"p0"
+    assert play.log.start == 23, "all that was under way lies below the snapshot"
+    heir = play.successor()
+    assert (heir.committed("new"), heir.committed("old")) == ({0: 7}, {0: 19, 1: 8})
+    assert heir.beat(member, 1) == "NONE"
+
+
+def test_what_a_deletion_under_way_did_is_the_same_here_and_for_the_next_coordinator() -> None:
+    """The deletion is refused by the log after the snapshot was written behind it."""
+    play = Play(snapshot_records=20)
+    for offset in range(18):
+        play.commit_offset(offset)
+    play.commit_offset(5, group="other")
+    play.holds_back = True
+    play.commit_offset(18)
+    play.appends_slowly = True
+    play.request(DeleteGroupsRequest(("other",)))
+    play.commit()
+    for _ in range(2):
+        play.finish_append(ErrorCode.KAFKA_STORAGE_ERROR)
+    play.finish_append()
+    play.commit()
+    assert play.log.start == 20
+    assert play.committed("other") == play.successor().committed("other")
+
+
 def test_a_large_snapshot_takes_several_batches_and_members_go_on_meanwhile() -> None:
     play = Play(snapshot_records=400)
     text = "m" * 4_000
