@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from holdfast.broker.core.groups.records import GroupKey, GroupRecord, GroupValue, MemberValue
 from holdfast.broker.core.groups.subscription import subscribed_topics
+from holdfast.broker.core.groups.timers import Timer, cancel
 from holdfast.metadata.ids import PartitionId
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.groups import JoinGroupMember, JoinGroupProtocol
@@ -58,8 +59,8 @@ class Member:
     is_new: bool = False
     #: when it is removed unless it is heard of
     session_deadline_ms: int | None = None
-    #: a timer for its session is set, perhaps for an earlier time
-    is_timed: bool = False
+    #: of its session, perhaps for an earlier time
+    timer: Timer | None = None
 
     @property
     def metadata_bytes(self) -> int:
@@ -91,18 +92,18 @@ class Group:
     members: dict[str, Member] = field(default_factory=dict)
     #: {group instance id: member id}
     static_members: dict[str, str] = field(default_factory=dict)
-    #: {member id that was given out and has not joined yet: when it is forgotten}
-    pending: dict[str, int] = field(default_factory=dict)
+    #: {member id that was given out and has not joined yet: the timer that forgets it}
+    pending: dict[str, Timer] = field(default_factory=dict)
     #: members of this generation that have not asked for their assignment
     not_synced: dict[str, None] = field(default_factory=dict)
     offsets: dict[PartitionId, StoredOffset] = field(default_factory=dict)
-    #: when the members that have not joined again are removed
-    join_deadline_ms: int | None = None
+    #: removes the members that have not joined again
+    join_timer: Timer | None = None
     #: the first generation waits for further members: until then, and how much longer it may be extended
     initial_delay_left_ms: int | None = None
     has_newcomer: bool = False
-    #: when the members that have not asked for their assignment are removed
-    sync_deadline_ms: int | None = None
+    #: removes the members that have not asked for their assignment
+    sync_timer: Timer | None = None
     #: generation whose assignments are being written, -1 for none
     storing_generation: int = -1
     #: a record of it is in the log
@@ -184,11 +185,18 @@ class Group:
         self.members[member.member_id] = member
         if member.group_instance_id is not None:
             self.static_members[member.group_instance_id] = member.member_id
-        self.pending.pop(member.member_id, None)
+        self.forget_pending(member.member_id)
+
+    def forget_pending(self, member_id: str) -> bool:
+        """An id that was given out is not waited for any more; False when it is not."""
+        timer = self.pending.pop(member_id, None)
+        cancel(timer)
+        return timer is not None
 
     def remove(self, member: Member) -> None:
         """A member is no such any more."""
         del self.members[member.member_id]
+        cancel(member.timer)
         self.not_synced.pop(member.member_id, None)
         instance = member.group_instance_id
         if instance is not None and self.static_members.get(instance) == member.member_id:
@@ -219,12 +227,26 @@ class Group:
             self.leader = found
         return found is not None
 
+    def forget_deadlines(self) -> None:
+        """What the members were given time for is over."""
+        cancel(self.join_timer)
+        cancel(self.sync_timer)
+        self.join_timer = self.sync_timer = self.initial_delay_left_ms = None
+
+    def forget_timers(self) -> None:
+        """Nothing is due any more: another broker coordinates the group, or it is deleted."""
+        self.forget_deadlines()
+        for timer in self.pending.values():
+            timer.cancel()
+        for member in self.members.values():
+            cancel(member.timer)
+
     def begin_generation(self, wall_ms: int) -> None:
         """The next generation, of those that are members now."""
         # A generation is an int32 on the wire.
         self.generation_id = self.generation_id % 0x7FFFFFFF + 1
         self.not_synced.clear()
-        self.join_deadline_ms = self.initial_delay_left_ms = self.sync_deadline_ms = None
+        self.forget_deadlines()
         self.has_newcomer = False
         if self.members:
             self.protocol_name = self.selected_protocol
