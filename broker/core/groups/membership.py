@@ -237,7 +237,7 @@ class Membership:
         member.join_reply = reply_to
         if group.state is GroupState.STABLE and group.selected_protocol == group.protocol_name:
             stored = partial(
-                self._place_stored, shard, group, member, former_leader, request.can_skip_assignment
+                self._place_stored, shard, group, member, reply_to, former_leader, request.can_skip_assignment
             )
             shard.write([group.record()], stored)
         else:
@@ -248,13 +248,14 @@ class Membership:
         shard: Shard,
         group: Group,
         member: Member,
+        reply_to: object,
         former_leader: str | None,
         can_skip_assignment: bool,
         code: ErrorCode,
     ) -> None:
-        if member.join_reply is None or group.state is not GroupState.STABLE:
-            return  # a rebalance has begun meanwhile, and answers it
-        reply_to, member.join_reply = member.join_reply, None
+        if member.join_reply is not reply_to or group.state is not GroupState.STABLE:
+            return  # a rebalance has begun meanwhile, and answers it, or another process has taken the place
+        member.join_reply = None
         if code is not ErrorCode.NONE:
             self._turn.respond(reply_to, join_refused(code))
             return
@@ -384,7 +385,8 @@ class Membership:
     def _stored(
         self, shard: Shard, group: Group, generation_id: int, given: dict[str, bytes], code: ErrorCode
     ) -> None:
-        group.storing_generation = -1
+        if group.storing_generation == generation_id:
+            group.storing_generation = -1
         if group.state is not _COMPLETING or group.generation_id != generation_id:
             return  # a rebalance has begun meanwhile
         if code is not ErrorCode.NONE:

@@ -160,9 +160,10 @@ class Play:
             self._carry_out()
         self.now_ms = end_ms
 
-    def commit(self) -> None:
-        """The high watermark reaches the end of the log."""
-        self.partition.high_watermark = self.partition.visible_high_watermark = self.log.end
+    def commit(self, offset: int | None = None) -> None:
+        """The high watermark reaches this offset, the end of the log when none is given."""
+        reached = self.log.end if offset is None else offset
+        self.partition.high_watermark = self.partition.visible_high_watermark = reached
         self.coordinator.high_watermark_moved(KEY, self.now_ms)
         self._carry_out()
 

@@ -275,6 +275,21 @@ def test_an_assignment_that_is_not_committed_in_time_is_refused() -> None:
     assert state(play) == "PreparingRebalance"
 
 
+def test_a_late_write_of_an_old_generation_does_not_let_a_leader_share_twice() -> None:
+    play = Play()
+    play.holds_back = True
+    member_id = play.joined(play.join()).member_id
+    play.sync(member_id, 1, {member_id: b"old"})
+    play.joined(play.join(member_id, protocols=(("range", b"new"),)))
+    name = play.sync(member_id, 2, {member_id: b"new"})
+    first_end, last_end = (offset + 1 for offset, _ in play.log.batches)
+    play.commit(first_end)
+    again = play.sync(member_id, 2, {member_id: b"another"})
+    assert play.log.end == last_end, "it is being written already"
+    play.commit()
+    assert (play.code(name), play.synced(again)) == ("REBALANCE_IN_PROGRESS", b"new")
+
+
 # --- heartbeats and leaves ------------------------------------------------------------------------------
 
 
@@ -368,6 +383,19 @@ def test_a_static_member_comes_back_without_a_rebalance_and_its_former_process_i
     assert play.code(play.join(former, instance="i")) == "FENCED_INSTANCE_ID"
     assert play.leave(former, "i") == "FENCED_INSTANCE_ID"
     assert play.commit_code(play.commit_offset(5, former, 1, instance="i")) == "FENCED_INSTANCE_ID"
+
+
+def test_a_static_member_is_answered_when_its_own_process_is_committed() -> None:
+    play = Play()
+    play.stable(instance="i")
+    play.holds_back = True
+    names = [play.join(instance="i"), play.join(instance="i")]
+    first_end = play.log.batches[-2][0] + 1
+    play.commit(first_end)
+    assert play.code(names[0]) == "FENCED_INSTANCE_ID"
+    assert names[1] not in play.answers, "a coordinator after this one would not know it"
+    play.commit()
+    assert play.joined(names[1]).generation_id == 1
 
 
 def test_a_static_leader_of_a_newer_client_comes_back_as_leader_and_shares_nothing() -> None:
