@@ -26,6 +26,7 @@ from holdfast.broker.core.groups.shard import GroupWrite, Shard, ShardState, Tur
 from holdfast.broker.core.replicas.partition import Partition
 from holdfast.metadata.ids import PartitionId
 from holdfast.metadata.image import MetadataImage, TopicImage
+from holdfast.metadata.offsets_topic import OFFSETS_TOPIC_CONFIGS
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.committed_offsets import (
     OffsetCommitRequest,
@@ -252,12 +253,8 @@ class GroupCoordinator:
             return
         live = sum(not broker.is_fenced for broker in self._image().sorted_brokers())
         replicas = max(1, min(self._config.replication_factor, live))
-        # Offsets are kept by their own rules, and never deleted because a segment is old or large.
-        configs = (
-            TopicConfig("retention.ms", "-1"),
-            TopicConfig("retention.bytes", "-1"),
-            TopicConfig("segment.bytes", str(self._config.segment_bytes)),
-        )
+        values = {**OFFSETS_TOPIC_CONFIGS, "segment.bytes": str(self._config.segment_bytes)}
+        configs = tuple(TopicConfig(*row) for row in values.items())
         topic = CreatableTopic(OFFSETS_TOPIC, self._config.partition_count, replicas, (), configs)
         self._is_creating = True
         self._turn.outbox.append(CreateOffsetsTopic(CreateTopicsRequest(_CREATE_TIMEOUT_MS, False, (topic,))))

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
+from holdfast.broker.core.groups.config import PROTOCOL_BYTES
 from holdfast.broker.core.groups.records import GroupKey, GroupRecord, GroupValue, MemberValue
 from holdfast.broker.core.groups.subscription import subscribed_topics
 from holdfast.broker.core.groups.timers import Timer, cancel
@@ -41,6 +42,12 @@ class StoredOffset(NamedTuple):
     commit_timestamp_ms: int
 
 
+def said_bytes(names: Iterable[str], protocols: Iterable[JoinGroupProtocol]) -> int:
+    """What a member makes its coordinator keep."""
+    of_protocols = (PROTOCOL_BYTES + len(one.name.encode()) + len(one.metadata) for one in protocols)
+    return sum(len(name.encode()) for name in names) + sum(of_protocols)
+
+
 @dataclass(slots=True, eq=False)
 class Member:
     """One member. `join_reply` and `sync_reply`: its request that waits for the others."""
@@ -64,8 +71,8 @@ class Member:
 
     @property
     def metadata_bytes(self) -> int:
-        """Bytes of what it says, in all protocols."""
-        return sum(len(one.metadata) for one in self.protocols)
+        """Bytes of what it says, in all protocols, and of its names."""
+        return said_bytes((self.member_id, self.group_instance_id or "", self.client_id), self.protocols)
 
     def metadata_for(self, protocol_name: str | None) -> bytes:
         """What it says for a protocol."""

@@ -17,7 +17,7 @@ from holdfast.broker.core.groups.config import (
     NAME_MAX,
     NEW_MEMBER_TIMEOUT_MS,
 )
-from holdfast.broker.core.groups.group import Group, GroupState, Member
+from holdfast.broker.core.groups.group import Group, GroupState, Member, said_bytes
 from holdfast.broker.core.groups.shard import Shard, Turn
 from holdfast.broker.core.groups.timers import Timer, cancel
 from holdfast.protocol.errors import ErrorCode
@@ -116,7 +116,9 @@ class Membership:
                 self._remove(shard, group, member, ErrorCode.GROUP_MAX_SIZE_REACHED)
             return join_refused(ErrorCode.GROUP_MAX_SIZE_REACHED)
         others = sum(one.metadata_bytes for one in group.members.values() if one.member_id != member_id)
-        if others + sum(len(one.metadata) for one in request.protocols) > GROUP_METADATA_MAX_BYTES:
+        instance = request.group_instance_id or ""
+        names = (member_id or f"{instance or client.client_id}-{client.member_suffix}", instance)
+        if others + said_bytes((*names, client.client_id), request.protocols) > GROUP_METADATA_MAX_BYTES:
             text = f"the members of the group say more than {GROUP_METADATA_MAX_BYTES} bytes about themselves"
             return join_refused(ErrorCode.GROUP_MAX_SIZE_REACHED, member_id, text)
         if not group.supports(request.protocol_type, [one.name for one in request.protocols]):
@@ -372,7 +374,8 @@ class Membership:
             return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
         if group.state is _PREPARING:
             return ErrorCode.REBALANCE_IN_PROGRESS
-        if any(len(one.assignment) > METADATA_MAX_BYTES for one in request.assignments):
+        sizes = [len(one.assignment) for one in request.assignments]
+        if max(sizes, default=0) > METADATA_MAX_BYTES or sum(sizes) > GROUP_METADATA_MAX_BYTES:
             return ErrorCode.INVALID_REQUEST
         return ErrorCode.NONE
 
@@ -546,8 +549,8 @@ def _too_large(request: JoinGroupRequest, client: GroupClient) -> str | None:
     names += [one.name for one in request.protocols]
     if max(map(len, names)) > NAME_MAX:
         return f"a name in the request has more than {NAME_MAX} characters"
-    if sum(len(one.metadata) for one in request.protocols) > METADATA_MAX_BYTES:
-        return f"the metadata of the protocols exceed {METADATA_MAX_BYTES} bytes"
+    if said_bytes((), request.protocols) > METADATA_MAX_BYTES:
+        return f"the protocols and their metadata exceed {METADATA_MAX_BYTES} bytes"
     return None
 
 

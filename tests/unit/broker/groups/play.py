@@ -27,6 +27,7 @@ from holdfast.broker.core.groups.coordinator import GroupCoordinator
 from holdfast.metadata.config_keys import BROKER_FILE_KEYS
 from holdfast.metadata.ids import PartitionId
 from holdfast.metadata.image import MetadataImage, TopicImage
+from holdfast.metadata.offsets_topic import OFFSETS_TOPIC_CONFIGS
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.committed_offsets import (
     OffsetCommitPartition,
@@ -127,7 +128,7 @@ class Play:
         self.coordinator = GroupCoordinator(
             config,
             self.partitions,
-            {KEY: 1_000_000},
+            {KEY: int(OFFSETS_TOPIC_CONFIGS["max.message.bytes"])},
             lambda: self.image,
             lambda now_ms: self.is_session_over,
             self._outbox,

@@ -331,6 +331,12 @@ def test_the_topic_is_created_once_when_somebody_looks_for_a_coordinator() -> No
     (effect,) = play.created
     (topic,) = effect.request.topics
     assert (topic.name, topic.num_partitions, topic.replication_factor) == ("__consumer_offsets", 50, 1)
+    assert {one.name: one.value for one in topic.configs} == {
+        "retention.ms": "-1",
+        "retention.bytes": "-1",
+        "max.message.bytes": str(8 << 20),
+        "segment.bytes": str(100 << 20),
+    }
 
 
 def test_groups_are_listed_and_described() -> None:
