@@ -57,6 +57,7 @@ from holdfast.protocol.messages.groups import (
 )
 from holdfast.protocol.messages.topics import CreatableTopic, CreateTopicsRequest, TopicConfig
 from holdfast.protocol.topic_names import OFFSETS_TOPIC
+from holdfast.runtime.stats import Level, LogLine
 
 #: How long the creation of the topic may take, in ms, and how long to wait before it is tried again.
 _CREATE_TIMEOUT_MS = 10_000
@@ -251,8 +252,14 @@ class GroupCoordinator:
     def _create_topic(self) -> None:
         if self._is_creating or self._turn.now_ms < self._create_not_before_ms:
             return
-        live = sum(not broker.is_fenced for broker in self._image().sorted_brokers())
-        replicas = max(1, min(self._config.replication_factor, live))
+        wanted, registered = self._config.replication_factor, len(self._image().brokers)
+        replicas = max(1, min(wanted, registered))
+        if replicas < wanted:
+            text = (
+                f"{OFFSETS_TOPIC} gets {replicas} replicas instead of {wanted}: there are no more brokers; "
+            )
+            text += "reassign its partitions when there are"
+            self._turn.outbox.append(LogLine(Level.WARNING, text))
         values = {**OFFSETS_TOPIC_CONFIGS, "segment.bytes": str(self._config.segment_bytes)}
         configs = tuple(TopicConfig(*row) for row in values.items())
         topic = CreatableTopic(OFFSETS_TOPIC, self._config.partition_count, replicas, (), configs)

@@ -47,6 +47,7 @@ from holdfast.protocol.messages.groups import (
 )
 from holdfast.protocol.record_batch import stamp
 from holdfast.protocol.topic_names import OFFSETS_TOPIC
+from holdfast.runtime.stats import LogLine
 from tests.unit.metadata.test_describe import IMAGE
 
 OFFSETS_ID = b"o" * 16
@@ -109,6 +110,7 @@ class Play:
         self.answers: dict[object, Any] = {}
         self.reads: list[ReadGroupLog] = []
         self.created: list[CreateOffsetsTopic] = []
+        self.lines: list[LogLine] = []
         self.joins = 0
         self._outbox: list[Effect] = []
         self.partition = SimpleNamespace(
@@ -199,6 +201,8 @@ class Play:
                     self.log.start = offset
                 case CreateOffsetsTopic():
                     self.created.append(effect)
+                case LogLine():
+                    self.lines.append(effect)
 
     def read(self, effect: ReadGroupLog, records: bytes, problem: str | None = None) -> None:
         """The answer to a ReadGroupLog."""
