@@ -55,7 +55,12 @@ from holdfast.protocol.messages.groups import (
     ListGroupsResponse,
     SyncGroupRequest,
 )
-from holdfast.protocol.messages.topics import CreatableTopic, CreateTopicsRequest, TopicConfig
+from holdfast.protocol.messages.topics import (
+    CreatableTopic,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    TopicConfig,
+)
 from holdfast.protocol.topic_names import OFFSETS_TOPIC
 from holdfast.runtime.stats import Level, LogLine
 
@@ -377,6 +382,16 @@ class GroupCoordinator:
         if len(deletion.rows) == len(request.group_ids):
             rows = tuple(row for _, row in sorted(deletion.rows.items()))
             self._turn.respond(deletion.reply_to, DeleteGroupsResponse(ErrorCode.NONE, None, rows))
+
+
+def creation_problem(response: CreateTopicsResponse) -> str | None:
+    """Why there is no topic of the offsets; None when there is, also by the request of another broker."""
+    if response.error_code:
+        return response.error_message or ErrorCode(response.error_code).name
+    for row in response.topics:
+        if row.error_code and row.error_code != ErrorCode.TOPIC_ALREADY_EXISTS:
+            return row.error_message or ErrorCode(row.error_code).name
+    return None
 
 
 def _described_member(group: Group, member_id: str) -> DescribedMember:
