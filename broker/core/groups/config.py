@@ -15,6 +15,8 @@ METADATA_MAX_BYTES = 512 << 10
 GROUP_METADATA_MAX_BYTES = 3 << 20
 #: What a protocol costs besides its name and metadata.
 PROTOCOL_BYTES = 64
+#: Bytes of what members say and have in one answer to DescribeGroups; one group may always be described.
+DESCRIBED_MAX_BYTES = 32 << 20
 #: A member that has just joined may take so long to send its first heartbeat, in ms, as in Kafka: it may not
 #: have heard its id yet.
 NEW_MEMBER_TIMEOUT_MS = 300_000

@@ -18,7 +18,7 @@ from holdfast.broker.core.events import (
     GroupRequestReceived,
     OffsetsTopicCreated,
 )
-from holdfast.broker.core.groups.config import NAME_MAX, GroupConfig, partition_of
+from holdfast.broker.core.groups.config import DESCRIBED_MAX_BYTES, NAME_MAX, GroupConfig, partition_of
 from holdfast.broker.core.groups.group import Group, GroupState, in_states
 from holdfast.broker.core.groups.membership import Membership, join_refused, sync_refused, text_of
 from holdfast.broker.core.groups.offsets import Offsets, commit_refused, delete_refused
@@ -347,21 +347,22 @@ class GroupCoordinator:
         self._turn.respond(event.reply_to, ListGroupsResponse(code, text_of(code), rows if not code else ()))
 
     def _describe(self, event: GroupRequestReceived, request: DescribeGroupsRequest) -> None:
-        rows = tuple(self._described(group_id) for group_id in request.group_ids)
-        self._turn.respond(event.reply_to, DescribeGroupsResponse(ErrorCode.NONE, None, rows))
+        rows: list[DescribedGroup] = []
+        size_bytes = 0
+        for group_id in dict.fromkeys(request.group_ids):
+            found = self._group(group_id)
+            if isinstance(found, Group):
+                size_bytes += found.described_bytes
+                if rows and size_bytes > DESCRIBED_MAX_BYTES:
+                    found = ErrorCode.INVALID_REQUEST
+            rows.append(_described(found) if isinstance(found, Group) else _not_described(group_id, found))
+        self._turn.respond(event.reply_to, DescribeGroupsResponse(ErrorCode.NONE, None, tuple(rows)))
 
-    def _described(self, group_id: str) -> DescribedGroup:
+    def _group(self, group_id: str) -> Group | ErrorCode:
         shard = self._shard_of(group_id)
-        code = ErrorCode.NONE if isinstance(shard, Shard) else shard
-        group = shard.groups.get(group_id) if isinstance(shard, Shard) else None
-        if group is None:
-            code = code or ErrorCode.GROUP_ID_NOT_FOUND
-            return DescribedGroup(code, text_of(code), group_id, GroupState.DEAD.value, "", "", ())
-        members = tuple(_described_member(group, member_id) for member_id in group.members)
-        name = (group.protocol_name or "") if group.state is GroupState.STABLE else ""
-        return DescribedGroup(
-            ErrorCode.NONE, None, group_id, group.state.value, group.protocol_type, name, members
-        )
+        if isinstance(shard, Shard):
+            return shard.groups.get(group_id) or ErrorCode.GROUP_ID_NOT_FOUND
+        return shard
 
     def _delete_groups(self, event: GroupRequestReceived, request: DeleteGroupsRequest) -> None:
         deletion = _Deletion(event.reply_to)
@@ -392,6 +393,21 @@ def creation_problem(response: CreateTopicsResponse) -> str | None:
         if row.error_code and row.error_code != ErrorCode.TOPIC_ALREADY_EXISTS:
             return row.error_message or ErrorCode(row.error_code).name
     return None
+
+
+def _described(group: Group) -> DescribedGroup:
+    members = tuple(_described_member(group, member_id) for member_id in group.members)
+    name = (group.protocol_name or "") if group.state is GroupState.STABLE else ""
+    return DescribedGroup(
+        ErrorCode.NONE, None, group.group_id, group.state.value, group.protocol_type, name, members
+    )
+
+
+def _not_described(group_id: str, code: ErrorCode) -> DescribedGroup:
+    text = text_of(code)
+    if code is ErrorCode.INVALID_REQUEST:
+        text = f"the answer has {DESCRIBED_MAX_BYTES} bytes without this group; ask for fewer at once"
+    return DescribedGroup(code, text, group_id, GroupState.DEAD.value, "", "", ())
 
 
 def _described_member(group: Group, member_id: str) -> DescribedMember:

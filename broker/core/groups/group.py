@@ -74,6 +74,11 @@ class Member:
         """Bytes of what it says, in all protocols, and of its names."""
         return said_bytes((self.member_id, self.group_instance_id or "", self.client_id), self.protocols)
 
+    @property
+    def described_bytes(self) -> int:
+        """Bytes of its description, about."""
+        return self.metadata_bytes + len(self.assignment)
+
     def metadata_for(self, protocol_name: str | None) -> bytes:
         """What it says for a protocol."""
         return next((one.metadata for one in self.protocols if one.name == protocol_name), b"")
@@ -136,6 +141,11 @@ class Group:
     def rebalance_timeout_ms(self) -> int:
         """The longest of its members."""
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
+
+    @property
+    def described_bytes(self) -> int:
+        """Bytes of its description, about."""
+        return sum(member.described_bytes for member in self.members.values())
 
     def supports(self, protocol_type: str, names: Sequence[str]) -> bool:
         """A member with these protocols can join."""
