@@ -42,10 +42,17 @@ class StoredOffset(NamedTuple):
     commit_timestamp_ms: int
 
 
-def said_bytes(names: Iterable[str], protocols: Iterable[JoinGroupProtocol]) -> int:
+def said_bytes(
+    member_id: str, group_instance_id: str | None, client_id: str, protocols: Iterable[JoinGroupProtocol]
+) -> int:
     """What a member makes its coordinator keep."""
-    of_protocols = (PROTOCOL_BYTES + len(one.name.encode()) + len(one.metadata) for one in protocols)
-    return sum(len(name.encode()) for name in names) + sum(of_protocols)
+    names = len(f"{member_id}{group_instance_id or ''}{client_id}".encode())
+    return names + protocol_bytes(protocols)
+
+
+def protocol_bytes(protocols: Iterable[JoinGroupProtocol]) -> int:
+    """What its protocols make its coordinator keep."""
+    return sum(PROTOCOL_BYTES + len(one.name.encode()) + len(one.metadata) for one in protocols)
 
 
 @dataclass(slots=True, eq=False)
@@ -68,16 +75,21 @@ class Member:
     session_deadline_ms: int | None = None
     #: of its session, perhaps for an earlier time
     timer: Timer | None = None
+    #: bytes of what it says, in all protocols, and of its names; kept, since each join adds up all members
+    said_bytes: int = field(init=False)
 
-    @property
-    def metadata_bytes(self) -> int:
-        """Bytes of what it says, in all protocols, and of its names."""
-        return said_bytes((self.member_id, self.group_instance_id or "", self.client_id), self.protocols)
+    def __post_init__(self) -> None:
+        self.say(self.protocols)
+
+    def say(self, protocols: tuple[JoinGroupProtocol, ...]) -> None:
+        """What it knows and what it says to the leader."""
+        self.protocols = protocols
+        self.said_bytes = said_bytes(self.member_id, self.group_instance_id, self.client_id, protocols)
 
     @property
     def described_bytes(self) -> int:
         """Bytes of its description, about."""
-        return self.metadata_bytes + len(self.assignment)
+        return self.said_bytes + len(self.assignment)
 
     def metadata_for(self, protocol_name: str | None) -> bytes:
         """What it says for a protocol."""

@@ -17,7 +17,7 @@ from holdfast.broker.core.groups.config import (
     NAME_MAX,
     NEW_MEMBER_TIMEOUT_MS,
 )
-from holdfast.broker.core.groups.group import Group, GroupState, Member, said_bytes
+from holdfast.broker.core.groups.group import Group, GroupState, Member, protocol_bytes, said_bytes
 from holdfast.broker.core.groups.shard import Shard, Turn
 from holdfast.broker.core.groups.timers import Timer, cancel
 from holdfast.protocol.errors import ErrorCode
@@ -115,10 +115,10 @@ class Membership:
             if member is not None:
                 self._remove(shard, group, member, ErrorCode.GROUP_MAX_SIZE_REACHED)
             return join_refused(ErrorCode.GROUP_MAX_SIZE_REACHED)
-        others = sum(one.metadata_bytes for one in group.members.values() if one.member_id != member_id)
-        instance = request.group_instance_id or ""
-        names = (member_id or f"{instance or client.client_id}-{client.member_suffix}", instance)
-        if others + said_bytes((*names, client.client_id), request.protocols) > GROUP_METADATA_MAX_BYTES:
+        others = sum(one.said_bytes for one in group.members.values() if one.member_id != member_id)
+        new_id = member_id or _new_member_id(request, client)
+        own = said_bytes(new_id, request.group_instance_id, client.client_id, request.protocols)
+        if others + own > GROUP_METADATA_MAX_BYTES:
             text = f"the members of the group say more than {GROUP_METADATA_MAX_BYTES} bytes about themselves"
             return join_refused(ErrorCode.GROUP_MAX_SIZE_REACHED, member_id, text)
         if not group.supports(request.protocol_type, [one.name for one in request.protocols]):
@@ -142,7 +142,7 @@ class Membership:
         self, shard: Shard, group: Group, reply_to: object, request: JoinGroupRequest, client: GroupClient
     ) -> None:
         instance = request.group_instance_id
-        member_id = f"{client.client_id if instance is None else instance}-{client.member_suffix}"
+        member_id = _new_member_id(request, client)
         holder = None if instance is None else group.static_members.get(instance)
         if holder is not None:
             self._take_place(shard, group, group.members[holder], member_id, reply_to, request)
@@ -209,7 +209,7 @@ class Membership:
         self._maybe_rebalance(shard, group)
 
     def _update(self, member: Member, request: JoinGroupRequest) -> None:
-        member.protocols = request.protocols
+        member.say(request.protocols)
         member.session_timeout_ms = request.session_timeout_ms
         # Clients of the first version give no other timeout.
         member.rebalance_timeout_ms = (
@@ -544,12 +544,17 @@ def _check(
     return code
 
 
+def _new_member_id(request: JoinGroupRequest, client: GroupClient) -> str:
+    instance = request.group_instance_id
+    return f"{client.client_id if instance is None else instance}-{client.member_suffix}"
+
+
 def _too_large(request: JoinGroupRequest, client: GroupClient) -> str | None:
     names = [request.group_instance_id or "", request.protocol_type, request.member_id, client.client_id]
     names += [one.name for one in request.protocols]
     if max(map(len, names)) > NAME_MAX:
         return f"a name in the request has more than {NAME_MAX} characters"
-    if said_bytes((), request.protocols) > METADATA_MAX_BYTES:
+    if protocol_bytes(request.protocols) > METADATA_MAX_BYTES:
         return f"the protocols and their metadata exceed {METADATA_MAX_BYTES} bytes"
     return None
 
