@@ -49,6 +49,7 @@ from holdfast.broker.core.events import (
     Tick,
     Truncate,
 )
+from holdfast.broker.core.groups.coordinator import creation_problem
 from holdfast.broker.core.requests.log_info import Replica, answer_log_info
 from holdfast.broker.core.requests.produce_path import ProduceContext
 from holdfast.broker.described_log_dirs import log_dirs_steps
@@ -562,9 +563,7 @@ class _OwnQuestion:
         self._answered = answered
 
     def respond(self, response: CreateTopicsResponse) -> None:
-        problem = response.error_message
-        for row in response.topics:
-            problem = problem or row.error_message
+        problem = creation_problem(response)
         if problem is not None:
             _log.warning("the topic of the offsets is not created: %s", problem)
         self._answered(problem)

@@ -29,7 +29,7 @@ from holdfast.protocol.messages.groups import (
 )
 from holdfast.protocol.messages.metadata import DescribeClusterRequest, MetadataRequest
 from holdfast.protocol.topic_names import TopicPartition
-from holdfast.rpc.channel import CallRefused
+from holdfast.rpc.channel import CallRefused, was_surely_not_done
 from holdfast.runtime.api import Clock, NetworkError
 
 _BACKOFF = Backoff(first_ms=50, max_ms=500)
@@ -194,6 +194,7 @@ async def delete_group(cluster: ClusterClient, clock: Clock, group_id: str, time
         DeleteGroupsRequest((group_id,)),
         lambda response: response.groups[0],
         timeout_ms,
+        done_before=ErrorCode.GROUP_ID_NOT_FOUND,
     )
 
 
@@ -231,11 +232,16 @@ async def _ask_coordinator(
     request: Any,
     row_of: Callable[[Any], Any],
     timeout_ms: float,
+    done_before: ErrorCode = ErrorCode.NONE,
 ) -> tuple[_Place, Any]:
-    """The coordinator and its answer; `row_of` has the error code that counts. Raises: ClientError,
-    TimedOut."""
+    """The coordinator and its answer; `row_of` has the error code that counts.
+
+    `done_before`: what a repetition is answered when the request was carried out before. Raises: ClientError,
+    TimedOut.
+    """
     deadline_ms = clock.now_ms() + int(timeout_ms)
     repetitions = 0
+    maybe_done = False
     what = f"group {group_id}"
     while True:
         place = await _find(cluster, group_id, max(1, deadline_ms - clock.now_ms()))
@@ -246,13 +252,16 @@ async def _ask_coordinator(
         except NetworkError as error:
             cluster.suspect(place.broker_id)
             problem = str(error)
+            maybe_done = maybe_done or not was_surely_not_done(error)
         except CallRefused as error:
             code, problem = error.error_code, str(error)
         else:
             row = answer if answer.error_code else row_of(answer)
             code, problem = code_of(row.error_code), getattr(row, "error_message", None) or ""
-            if code is ErrorCode.NONE:
+            if code is ErrorCode.NONE or (maybe_done and code is done_before):
                 return place, answer
+            # It may still be committed. While the coordinator reads its log it decides nothing.
+            maybe_done = maybe_done or code is not ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         if not code.is_retriable:
             raise ClientError(f"{what}: {code.name}: {problem}", code)
         pause_ms = _BACKOFF.pause_ms(repetitions)

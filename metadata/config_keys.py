@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from holdfast.protocol.frames import ATTACHMENT_MAX_BYTES
+from holdfast.protocol.schema.types import ARRAY_MAX, STRING_MAX
 
 INT_MAX = (1 << 31) - 1
 LONG_MAX = (1 << 63) - 1
@@ -312,7 +313,7 @@ BROKER_KEYS: tuple[ConfigKey, ...] = (
     _int(
         "offsets.topic.replication.factor",
         3,
-        "Replicas of __consumer_offsets, at most one on each broker that lives then.",
+        "Replicas of __consumer_offsets, at most one on each broker that is registered then.",
         1,
         32767,
     ),
@@ -325,11 +326,17 @@ BROKER_KEYS: tuple[ConfigKey, ...] = (
         1,
     ),
     _long("offsets.retention.check.interval.ms", 600_000, "Period of the check for old offsets.", 1),
-    _int("offset.metadata.max.bytes", 4096, "Largest text that a member may commit with an offset.", 0),
+    _int(
+        "offset.metadata.max.bytes",
+        4096,
+        "Largest text that a member may commit with an offset.",
+        0,
+        STRING_MAX,
+    ),
     _int("group.min.session.timeout.ms", 6_000, "Shortest session timeout of a member.", 1),
     _int("group.max.session.timeout.ms", 1_800_000, "Longest session timeout of a member.", 1),
     _int("group.initial.rebalance.delay.ms", 3_000, "An empty group waits so long for further members.", 0),
-    _int("group.max.size", 1_000, "Most members of a group; Kafka's has no limit.", 1),
+    _int("group.max.size", 1_000, "Most members of a group; Kafka's has no limit.", 1, ARRAY_MAX),
     ConfigKey(
         "holdfast.validate.records",
         Kind.ENUM,

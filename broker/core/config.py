@@ -22,6 +22,7 @@ from holdfast.metadata.configs import (
 )
 from holdfast.metadata.image import MetadataImage
 from holdfast.protocol.messages.broker_registration import ListenerEndpoint
+from holdfast.protocol.topic_names import OFFSETS_TOPIC
 from holdfast.storage.core.config import LogConfig
 
 
@@ -165,13 +166,15 @@ def log_config(image: MetadataImage, topic_name: str, static: Mapping[str, Any])
 
     flush_ms = value("flush.ms")
     flush_messages = value("flush.messages")
+    # A cluster of an earlier build may have a topic of the offsets with another retention.
+    is_kept = topic_name == OFFSETS_TOPIC
     return LogConfig(
         segment_bytes=value("segment.bytes"),
         segment_ms=value("segment.ms"),
         index_interval_bytes=value("index.interval.bytes"),
         index_max_bytes=value("segment.index.bytes"),
-        retention_ms=_unless_negative(value("retention.ms")),
-        retention_bytes=_unless_negative(value("retention.bytes")),
+        retention_ms=None if is_kept else _unless_negative(value("retention.ms")),
+        retention_bytes=None if is_kept else _unless_negative(value("retention.bytes")),
         flush_messages=None if flush_messages in (None, LONG_MAX) else flush_messages,
         flush_ms=None if flush_ms in (None, LONG_MAX) else max(1, flush_ms),
         producer_id_expiration_ms=static["producer.id.expiration.ms"],

@@ -11,8 +11,12 @@ OFFSETS_MAX = 100_000
 NAME_MAX = 1024
 #: Bytes of what one member says to the group's leader, in all its protocols; and of one assignment.
 METADATA_MAX_BYTES = 512 << 10
-#: The same of all members of a group: the leader gets it in one answer.
-GROUP_METADATA_MAX_BYTES = 8 << 20
+#: The same of all members of a group: the leader gets it in one answer, and both are one record of the topic.
+GROUP_METADATA_MAX_BYTES = 3 << 20
+#: What a protocol costs besides its name and metadata.
+PROTOCOL_BYTES = 64
+#: Bytes of what members say and have in one answer to DescribeGroups; one group may always be described.
+DESCRIBED_MAX_BYTES = 32 << 20
 #: A member that has just joined may take so long to send its first heartbeat, in ms, as in Kafka: it may not
 #: have heard its id yet.
 NEW_MEMBER_TIMEOUT_MS = 300_000

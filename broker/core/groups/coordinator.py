@@ -18,7 +18,7 @@ from holdfast.broker.core.events import (
     GroupRequestReceived,
     OffsetsTopicCreated,
 )
-from holdfast.broker.core.groups.config import NAME_MAX, GroupConfig, partition_of
+from holdfast.broker.core.groups.config import DESCRIBED_MAX_BYTES, NAME_MAX, GroupConfig, partition_of
 from holdfast.broker.core.groups.group import Group, GroupState, in_states
 from holdfast.broker.core.groups.membership import Membership, join_refused, sync_refused, text_of
 from holdfast.broker.core.groups.offsets import Offsets, commit_refused, delete_refused
@@ -26,6 +26,7 @@ from holdfast.broker.core.groups.shard import GroupWrite, Shard, ShardState, Tur
 from holdfast.broker.core.replicas.partition import Partition
 from holdfast.metadata.ids import PartitionId
 from holdfast.metadata.image import MetadataImage, TopicImage
+from holdfast.metadata.offsets_topic import OFFSETS_TOPIC_CONFIGS
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.committed_offsets import (
     OffsetCommitRequest,
@@ -54,8 +55,14 @@ from holdfast.protocol.messages.groups import (
     ListGroupsResponse,
     SyncGroupRequest,
 )
-from holdfast.protocol.messages.topics import CreatableTopic, CreateTopicsRequest, TopicConfig
+from holdfast.protocol.messages.topics import (
+    CreatableTopic,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    TopicConfig,
+)
 from holdfast.protocol.topic_names import OFFSETS_TOPIC
+from holdfast.runtime.stats import Level, LogLine
 
 #: How long the creation of the topic may take, in ms, and how long to wait before it is tried again.
 _CREATE_TIMEOUT_MS = 10_000
@@ -248,14 +255,16 @@ class GroupCoordinator:
     def _create_topic(self) -> None:
         if self._is_creating or self._turn.now_ms < self._create_not_before_ms:
             return
-        live = sum(not broker.is_fenced for broker in self._image().sorted_brokers())
-        replicas = max(1, min(self._config.replication_factor, live))
-        # Offsets are kept by their own rules, and never deleted because a segment is old or large.
-        configs = (
-            TopicConfig("retention.ms", "-1"),
-            TopicConfig("retention.bytes", "-1"),
-            TopicConfig("segment.bytes", str(self._config.segment_bytes)),
-        )
+        wanted, registered = self._config.replication_factor, len(self._image().brokers)
+        replicas = max(1, min(wanted, registered))
+        if replicas < wanted:
+            text = (
+                f"{OFFSETS_TOPIC} gets {replicas} replicas instead of {wanted}: there are no more brokers; "
+            )
+            text += "reassign its partitions when there are"
+            self._turn.outbox.append(LogLine(Level.WARNING, text))
+        values = {**OFFSETS_TOPIC_CONFIGS, "segment.bytes": str(self._config.segment_bytes)}
+        configs = tuple(TopicConfig(*row) for row in values.items())
         topic = CreatableTopic(OFFSETS_TOPIC, self._config.partition_count, replicas, (), configs)
         self._is_creating = True
         self._turn.outbox.append(CreateOffsetsTopic(CreateTopicsRequest(_CREATE_TIMEOUT_MS, False, (topic,))))
@@ -336,21 +345,22 @@ class GroupCoordinator:
         self._turn.respond(event.reply_to, ListGroupsResponse(code, text_of(code), rows if not code else ()))
 
     def _describe(self, event: GroupRequestReceived, request: DescribeGroupsRequest) -> None:
-        rows = tuple(self._described(group_id) for group_id in request.group_ids)
-        self._turn.respond(event.reply_to, DescribeGroupsResponse(ErrorCode.NONE, None, rows))
+        rows: list[DescribedGroup] = []
+        size_bytes = 0
+        for group_id in dict.fromkeys(request.group_ids):
+            found = self._group(group_id)
+            if isinstance(found, Group):
+                size_bytes += found.described_bytes
+                if rows and size_bytes > DESCRIBED_MAX_BYTES:
+                    found = ErrorCode.INVALID_REQUEST
+            rows.append(_described(found) if isinstance(found, Group) else _not_described(group_id, found))
+        self._turn.respond(event.reply_to, DescribeGroupsResponse(ErrorCode.NONE, None, tuple(rows)))
 
-    def _described(self, group_id: str) -> DescribedGroup:
+    def _group(self, group_id: str) -> Group | ErrorCode:
         shard = self._shard_of(group_id)
-        code = ErrorCode.NONE if isinstance(shard, Shard) else shard
-        group = shard.groups.get(group_id) if isinstance(shard, Shard) else None
-        if group is None:
-            code = code or ErrorCode.GROUP_ID_NOT_FOUND
-            return DescribedGroup(code, text_of(code), group_id, GroupState.DEAD.value, "", "", ())
-        members = tuple(_described_member(group, member_id) for member_id in group.members)
-        name = (group.protocol_name or "") if group.state is GroupState.STABLE else ""
-        return DescribedGroup(
-            ErrorCode.NONE, None, group_id, group.state.value, group.protocol_type, name, members
-        )
+        if isinstance(shard, Shard):
+            return shard.groups.get(group_id) or ErrorCode.GROUP_ID_NOT_FOUND
+        return shard
 
     def _delete_groups(self, event: GroupRequestReceived, request: DeleteGroupsRequest) -> None:
         deletion = _Deletion(event.reply_to)
@@ -371,6 +381,31 @@ class GroupCoordinator:
         if len(deletion.rows) == len(request.group_ids):
             rows = tuple(row for _, row in sorted(deletion.rows.items()))
             self._turn.respond(deletion.reply_to, DeleteGroupsResponse(ErrorCode.NONE, None, rows))
+
+
+def creation_problem(response: CreateTopicsResponse) -> str | None:
+    """Why there is no topic of the offsets; None when there is, also by the request of another broker."""
+    if response.error_code:
+        return response.error_message or ErrorCode(response.error_code).name
+    for row in response.topics:
+        if row.error_code and row.error_code != ErrorCode.TOPIC_ALREADY_EXISTS:
+            return row.error_message or ErrorCode(row.error_code).name
+    return None
+
+
+def _described(group: Group) -> DescribedGroup:
+    members = tuple(_described_member(group, member_id) for member_id in group.members)
+    name = (group.protocol_name or "") if group.state is GroupState.STABLE else ""
+    return DescribedGroup(
+        ErrorCode.NONE, None, group.group_id, group.state.value, group.protocol_type, name, members
+    )
+
+
+def _not_described(group_id: str, code: ErrorCode) -> DescribedGroup:
+    text = text_of(code)
+    if code is ErrorCode.INVALID_REQUEST:
+        text = f"the answer has {DESCRIBED_MAX_BYTES} bytes without this group; ask for fewer at once"
+    return DescribedGroup(code, text, group_id, GroupState.DEAD.value, "", "", ())
 
 
 def _described_member(group: Group, member_id: str) -> DescribedMember:

@@ -11,8 +11,10 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
+from holdfast.broker.core.groups.config import PROTOCOL_BYTES
 from holdfast.broker.core.groups.records import GroupKey, GroupRecord, GroupValue, MemberValue
 from holdfast.broker.core.groups.subscription import subscribed_topics
+from holdfast.broker.core.groups.timers import Timer, cancel
 from holdfast.metadata.ids import PartitionId
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.groups import JoinGroupMember, JoinGroupProtocol
@@ -40,6 +42,19 @@ class StoredOffset(NamedTuple):
     commit_timestamp_ms: int
 
 
+def said_bytes(
+    member_id: str, group_instance_id: str | None, client_id: str, protocols: Iterable[JoinGroupProtocol]
+) -> int:
+    """What a member makes its coordinator keep."""
+    names = len(f"{member_id}{group_instance_id or ''}{client_id}".encode())
+    return names + protocol_bytes(protocols)
+
+
+def protocol_bytes(protocols: Iterable[JoinGroupProtocol]) -> int:
+    """What its protocols make its coordinator keep."""
+    return sum(PROTOCOL_BYTES + len(one.name.encode()) + len(one.metadata) for one in protocols)
+
+
 @dataclass(slots=True, eq=False)
 class Member:
     """One member. `join_reply` and `sync_reply`: its request that waits for the others."""
@@ -58,13 +73,23 @@ class Member:
     is_new: bool = False
     #: when it is removed unless it is heard of
     session_deadline_ms: int | None = None
-    #: a timer for its session is set, perhaps for an earlier time
-    is_timed: bool = False
+    #: of its session, perhaps for an earlier time
+    timer: Timer | None = None
+    #: bytes of what it says, in all protocols, and of its names; kept, since each join adds up all members
+    said_bytes: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.say(self.protocols)
+
+    def say(self, protocols: tuple[JoinGroupProtocol, ...]) -> None:
+        """What it knows and what it says to the leader."""
+        self.protocols = protocols
+        self.said_bytes = said_bytes(self.member_id, self.group_instance_id, self.client_id, protocols)
 
     @property
-    def metadata_bytes(self) -> int:
-        """Bytes of what it says, in all protocols."""
-        return sum(len(one.metadata) for one in self.protocols)
+    def described_bytes(self) -> int:
+        """Bytes of its description, about."""
+        return self.said_bytes + len(self.assignment)
 
     def metadata_for(self, protocol_name: str | None) -> bytes:
         """What it says for a protocol."""
@@ -91,18 +116,18 @@ class Group:
     members: dict[str, Member] = field(default_factory=dict)
     #: {group instance id: member id}
     static_members: dict[str, str] = field(default_factory=dict)
-    #: {member id that was given out and has not joined yet: when it is forgotten}
-    pending: dict[str, int] = field(default_factory=dict)
+    #: {member id that was given out and has not joined yet: the timer that forgets it}
+    pending: dict[str, Timer] = field(default_factory=dict)
     #: members of this generation that have not asked for their assignment
     not_synced: dict[str, None] = field(default_factory=dict)
     offsets: dict[PartitionId, StoredOffset] = field(default_factory=dict)
-    #: when the members that have not joined again are removed
-    join_deadline_ms: int | None = None
+    #: removes the members that have not joined again
+    join_timer: Timer | None = None
     #: the first generation waits for further members: until then, and how much longer it may be extended
     initial_delay_left_ms: int | None = None
     has_newcomer: bool = False
-    #: when the members that have not asked for their assignment are removed
-    sync_deadline_ms: int | None = None
+    #: removes the members that have not asked for their assignment
+    sync_timer: Timer | None = None
     #: generation whose assignments are being written, -1 for none
     storing_generation: int = -1
     #: a record of it is in the log
@@ -128,6 +153,11 @@ class Group:
     def rebalance_timeout_ms(self) -> int:
         """The longest of its members."""
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
+
+    @property
+    def described_bytes(self) -> int:
+        """Bytes of its description, about."""
+        return sum(member.described_bytes for member in self.members.values())
 
     def supports(self, protocol_type: str, names: Sequence[str]) -> bool:
         """A member with these protocols can join."""
@@ -184,11 +214,18 @@ class Group:
         self.members[member.member_id] = member
         if member.group_instance_id is not None:
             self.static_members[member.group_instance_id] = member.member_id
-        self.pending.pop(member.member_id, None)
+        self.forget_pending(member.member_id)
+
+    def forget_pending(self, member_id: str) -> bool:
+        """An id that was given out is not waited for any more; False when it is not."""
+        timer = self.pending.pop(member_id, None)
+        cancel(timer)
+        return timer is not None
 
     def remove(self, member: Member) -> None:
         """A member is no such any more."""
         del self.members[member.member_id]
+        cancel(member.timer)
         self.not_synced.pop(member.member_id, None)
         instance = member.group_instance_id
         if instance is not None and self.static_members.get(instance) == member.member_id:
@@ -219,12 +256,26 @@ class Group:
             self.leader = found
         return found is not None
 
+    def forget_deadlines(self) -> None:
+        """What the members were given time for is over."""
+        cancel(self.join_timer)
+        cancel(self.sync_timer)
+        self.join_timer = self.sync_timer = self.initial_delay_left_ms = None
+
+    def forget_timers(self) -> None:
+        """Nothing is due any more: another broker coordinates the group, or it is deleted."""
+        self.forget_deadlines()
+        for timer in self.pending.values():
+            timer.cancel()
+        for member in self.members.values():
+            cancel(member.timer)
+
     def begin_generation(self, wall_ms: int) -> None:
         """The next generation, of those that are members now."""
         # A generation is an int32 on the wire.
         self.generation_id = self.generation_id % 0x7FFFFFFF + 1
         self.not_synced.clear()
-        self.join_deadline_ms = self.initial_delay_left_ms = self.sync_deadline_ms = None
+        self.forget_deadlines()
         self.has_newcomer = False
         if self.members:
             self.protocol_name = self.selected_protocol

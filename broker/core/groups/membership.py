@@ -6,7 +6,7 @@ committed. Members that are silent for their session timeout are removed. A stat
 when its process comes back within that time, and its former process is fenced.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from holdfast.broker.core.events import GroupClient
@@ -17,8 +17,9 @@ from holdfast.broker.core.groups.config import (
     NAME_MAX,
     NEW_MEMBER_TIMEOUT_MS,
 )
-from holdfast.broker.core.groups.group import Group, GroupState, Member
+from holdfast.broker.core.groups.group import Group, GroupState, Member, protocol_bytes, said_bytes
 from holdfast.broker.core.groups.shard import Shard, Turn
+from holdfast.broker.core.groups.timers import Timer, cancel
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.groups import (
     GroupHeartbeatRequest,
@@ -114,8 +115,10 @@ class Membership:
             if member is not None:
                 self._remove(shard, group, member, ErrorCode.GROUP_MAX_SIZE_REACHED)
             return join_refused(ErrorCode.GROUP_MAX_SIZE_REACHED)
-        others = sum(one.metadata_bytes for one in group.members.values() if one.member_id != member_id)
-        if others + sum(len(one.metadata) for one in request.protocols) > GROUP_METADATA_MAX_BYTES:
+        others = sum(one.said_bytes for one in group.members.values() if one.member_id != member_id)
+        new_id = member_id or _new_member_id(request, client)
+        own = said_bytes(new_id, request.group_instance_id, client.client_id, request.protocols)
+        if others + own > GROUP_METADATA_MAX_BYTES:
             text = f"the members of the group say more than {GROUP_METADATA_MAX_BYTES} bytes about themselves"
             return join_refused(ErrorCode.GROUP_MAX_SIZE_REACHED, member_id, text)
         if not group.supports(request.protocol_type, [one.name for one in request.protocols]):
@@ -139,15 +142,14 @@ class Membership:
         self, shard: Shard, group: Group, reply_to: object, request: JoinGroupRequest, client: GroupClient
     ) -> None:
         instance = request.group_instance_id
-        member_id = f"{client.client_id if instance is None else instance}-{client.member_suffix}"
+        member_id = _new_member_id(request, client)
         holder = None if instance is None else group.static_members.get(instance)
         if holder is not None:
             self._take_place(shard, group, group.members[holder], member_id, reply_to, request)
         elif instance is None and request.requires_known_member_id:
-            due_ms = self._turn.after(
+            group.pending[member_id] = self._timer(
                 request.session_timeout_ms, lambda: self._pending_due(shard, group, member_id)
             )
-            group.pending[member_id] = due_ms
             self._turn.respond(reply_to, join_refused(ErrorCode.MEMBER_ID_REQUIRED, member_id))
         else:
             self._add(shard, group, member_id, reply_to, request, client)
@@ -207,7 +209,7 @@ class Membership:
         self._maybe_rebalance(shard, group)
 
     def _update(self, member: Member, request: JoinGroupRequest) -> None:
-        member.protocols = request.protocols
+        member.say(request.protocols)
         member.session_timeout_ms = request.session_timeout_ms
         # Clients of the first version give no other timeout.
         member.rebalance_timeout_ms = (
@@ -237,7 +239,7 @@ class Membership:
         member.join_reply = reply_to
         if group.state is GroupState.STABLE and group.selected_protocol == group.protocol_name:
             stored = partial(
-                self._place_stored, shard, group, member, former_leader, request.can_skip_assignment
+                self._place_stored, shard, group, member, reply_to, former_leader, request.can_skip_assignment
             )
             shard.write([group.record()], stored)
         else:
@@ -248,13 +250,14 @@ class Membership:
         shard: Shard,
         group: Group,
         member: Member,
+        reply_to: object,
         former_leader: str | None,
         can_skip_assignment: bool,
         code: ErrorCode,
     ) -> None:
-        if member.join_reply is None or group.state is not GroupState.STABLE:
-            return  # a rebalance has begun meanwhile, and answers it
-        reply_to, member.join_reply = member.join_reply, None
+        if member.join_reply is not reply_to or group.state is not GroupState.STABLE:
+            return  # a rebalance has begun meanwhile, and answers it, or another process has taken the place
+        member.join_reply = None
         if code is not ErrorCode.NONE:
             self._turn.respond(reply_to, join_refused(code))
             return
@@ -277,7 +280,7 @@ class Membership:
             self._propagate(group, ErrorCode.REBALANCE_IN_PROGRESS)
         delay_ms = turn.config.initial_rebalance_delay_ms
         timeout_ms = group.rebalance_timeout_ms
-        group.sync_deadline_ms = None
+        group.forget_deadlines()
         if group.state is GroupState.EMPTY and delay_ms:
             group.initial_delay_left_ms = max(timeout_ms - delay_ms, 0)
             timeout_ms = delay_ms
@@ -287,12 +290,12 @@ class Membership:
         self._maybe_complete_join(shard, group)
 
     def _wait_for_members(self, shard: Shard, group: Group, timeout_ms: int) -> None:
-        group.join_deadline_ms = self._turn.after(timeout_ms, lambda: self._join_due(shard, group))
+        cancel(group.join_timer)
+        group.join_timer = self._timer(timeout_ms, lambda: self._join_due(shard, group))
 
     def _join_due(self, shard: Shard, group: Group) -> None:
-        due_ms = group.join_deadline_ms
-        if not _is_held(shard, group) or due_ms is None or due_ms > self._turn.now_ms:
-            return  # it was over before, and another one may have begun since
+        if not _is_held(shard, group):
+            return
         left_ms = group.initial_delay_left_ms
         if left_ms and group.has_newcomer:  # others may still come
             delay_ms = min(self._turn.config.initial_rebalance_delay_ms, left_ms)
@@ -322,8 +325,8 @@ class Membership:
             return
         for member in list(group.members.values()):
             self._begin_member(shard, group, member)
-        due_ms = self._turn.after(group.rebalance_timeout_ms, lambda: self._sync_due(shard, group))
-        group.sync_deadline_ms = due_ms
+        timeout_ms = group.rebalance_timeout_ms
+        group.sync_timer = self._timer(timeout_ms, lambda: self._sync_due(shard, group))
 
     def _begin_member(self, shard: Shard, group: Group, member: Member) -> None:
         reply_to, member.join_reply = member.join_reply, None
@@ -334,11 +337,8 @@ class Membership:
         self._hear(shard, group, member)
 
     def _sync_due(self, shard: Shard, group: Group) -> None:
-        due_ms = group.sync_deadline_ms
-        if not _is_held(shard, group) or due_ms is None or due_ms > self._turn.now_ms:
-            return
-        group.sync_deadline_ms = None
-        if group.not_synced and group.is_in(_COMPLETING, GroupState.STABLE):
+        group.sync_timer = None
+        if _is_held(shard, group) and group.not_synced and group.is_in(_COMPLETING, GroupState.STABLE):
             for member_id in list(group.not_synced):
                 group.remove(group.members[member_id])
             self._prepare_rebalance(shard, group)
@@ -374,7 +374,8 @@ class Membership:
             return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
         if group.state is _PREPARING:
             return ErrorCode.REBALANCE_IN_PROGRESS
-        if any(len(one.assignment) > METADATA_MAX_BYTES for one in request.assignments):
+        sizes = [len(one.assignment) for one in request.assignments]
+        if max(sizes, default=0) > METADATA_MAX_BYTES or sum(sizes) > GROUP_METADATA_MAX_BYTES:
             return ErrorCode.INVALID_REQUEST
         return ErrorCode.NONE
 
@@ -387,7 +388,8 @@ class Membership:
     def _stored(
         self, shard: Shard, group: Group, generation_id: int, given: dict[str, bytes], code: ErrorCode
     ) -> None:
-        group.storing_generation = -1
+        if group.storing_generation == generation_id:
+            group.storing_generation = -1
         if group.state is not _COMPLETING or group.generation_id != generation_id:
             return  # a rebalance has begun meanwhile
         if code is not ErrorCode.NONE:
@@ -441,8 +443,7 @@ class Membership:
         member_id, instance = leaving.member_id, leaving.group_instance_id
         if instance is not None and not member_id:
             member_id = group.static_members.get(instance, "")
-        if member_id in group.pending and instance is None:
-            del group.pending[member_id]
+        if instance is None and group.forget_pending(member_id):
             self._maybe_complete_join(shard, group)
             shard.forget_if_idle(group)
             return ErrorCode.NONE
@@ -481,17 +482,17 @@ class Membership:
 
     def _time(self, shard: Shard, group: Group, member: Member, timeout_ms: int) -> None:
         deadline_ms = self._turn.now_ms + timeout_ms
-        # Timers are not moved: one that is too early is set anew when it comes.
-        is_sooner = member.session_deadline_ms is not None and deadline_ms < member.session_deadline_ms
         member.session_deadline_ms = deadline_ms
-        if not member.is_timed or is_sooner:
-            member.is_timed = True
-            self._turn.after(timeout_ms, lambda: self._session_due(shard, group, member))
+        # A timer is not moved to a later time: when it comes, it is set anew.
+        if member.timer is None or deadline_ms < member.timer.due_ms:
+            cancel(member.timer)
+            member.timer = self._timer(timeout_ms, lambda: self._session_due(shard, group, member))
 
     def _session_due(self, shard: Shard, group: Group, member: Member) -> None:
-        member.is_timed = False
+        member.timer = None
         due_ms = member.session_deadline_ms
-        if not _is_held(shard, group) or group.members.get(member.member_id) is not member or due_ms is None:
+        assert due_ms is not None
+        if not _is_held(shard, group):
             return
         if due_ms > self._turn.now_ms:
             self._time(shard, group, member, due_ms - self._turn.now_ms)
@@ -501,9 +502,13 @@ class Membership:
             self._remove(shard, group, member, ErrorCode.UNKNOWN_MEMBER_ID)
 
     def _pending_due(self, shard: Shard, group: Group, member_id: str) -> None:
-        if _is_held(shard, group) and group.pending.pop(member_id, None) is not None:
+        group.forget_pending(member_id)
+        if _is_held(shard, group):
             self._maybe_complete_join(shard, group)
             shard.forget_if_idle(group)
+
+    def _timer(self, delay_ms: int, call: Callable[[], None]) -> Timer:
+        return self._turn.timers.at(self._turn.now_ms + delay_ms, call)
 
     # --- coordination -------------------------------------------------------------------------------------
 
@@ -518,6 +523,7 @@ class Membership:
         for group in groups:
             for member in group.members.values():
                 self._answer(group, member, ErrorCode.NOT_COORDINATOR)
+            group.forget_timers()
 
 
 def _is_held(shard: Shard, group: Group) -> bool:
@@ -538,13 +544,18 @@ def _check(
     return code
 
 
+def _new_member_id(request: JoinGroupRequest, client: GroupClient) -> str:
+    instance = request.group_instance_id
+    return f"{client.client_id if instance is None else instance}-{client.member_suffix}"
+
+
 def _too_large(request: JoinGroupRequest, client: GroupClient) -> str | None:
     names = [request.group_instance_id or "", request.protocol_type, request.member_id, client.client_id]
     names += [one.name for one in request.protocols]
     if max(map(len, names)) > NAME_MAX:
         return f"a name in the request has more than {NAME_MAX} characters"
-    if sum(len(one.metadata) for one in request.protocols) > METADATA_MAX_BYTES:
-        return f"the metadata of the protocols exceed {METADATA_MAX_BYTES} bytes"
+    if protocol_bytes(request.protocols) > METADATA_MAX_BYTES:
+        return f"the protocols and their metadata exceed {METADATA_MAX_BYTES} bytes"
     return None
 
 

@@ -56,8 +56,7 @@ def check_read(log: LogView, fetch_offset: int, last_fetched_epoch: int) -> Refu
 def check_copy(
     log: LogView, fetch_offset: int, last_fetched_epoch: int, *, is_isr_or_elr_member: bool
 ) -> Refusal | None:
-    """Check whether a follower's log is a prefix of the leader's `log` (R55, R80); None when it is.
-    `is_seated`: the follower is in the ISR or the ELR."""
+    """Check whether a follower's log is a prefix of the leader's `log` (R55, R80); None when it is."""
     if fetch_offset < log.log_start_offset:
         return Refusal(ErrorCode.OFFSET_OUT_OF_RANGE)
     if last_fetched_epoch >= 0:
@@ -87,9 +86,9 @@ def truncation_offset(
     The offset is the end of the diverging epoch in its own log, at most the leader's end of that epoch;
     without that epoch, the end of the next lower one; without a lower one, the start 0. If that start is
     deleted, all that is left diverges from the leader's log, and an empty log there would miss what the
-    leader has written below it: so None (D8). An ISR or ELR member (`is_seated`) that diverges no lower than
-    its log start keeps the start: it must not end below committed records (I-8). The offset may lie below the
-    log start when both logs were equal there.
+    leader has written below it: so None (D8). An ISR or ELR member that diverges no lower than its log start
+    keeps the start: it must not end below committed records (I-8). The offset may lie below the log start
+    when both logs were equal there.
     """
     found = log.end_offset_for_epoch(diverging_epoch)
     if found is None:

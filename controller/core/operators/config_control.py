@@ -14,7 +14,14 @@ from holdfast.metadata.broker import SUPPORTED_FEATURES
 from holdfast.metadata.configs import unknown_key_problem, value_problem
 from holdfast.metadata.describe import supported_levels
 from holdfast.metadata.describe_configs import keys_of, resource_problem
-from holdfast.metadata.image import CLUSTER_RESOURCE, RESOURCE_BROKER, ConfigResource, MetadataImage
+from holdfast.metadata.image import (
+    CLUSTER_RESOURCE,
+    RESOURCE_BROKER,
+    RESOURCE_TOPIC,
+    ConfigResource,
+    MetadataImage,
+)
+from holdfast.metadata.offsets_topic import offsets_topic_problem
 from holdfast.metadata.records import ELR_FEATURE, ConfigRecord, FeatureLevelRecord
 from holdfast.protocol.errors import ErrorCode
 
@@ -57,6 +64,8 @@ class ConfigControl:
         elif request.resource == CLUSTER_RESOURCE and request.name == MIN_ISR and image.elr_enabled:
             # brokers' files may differ, and the ELR needs one value (F14)
             text = f"{MIN_ISR} of the cluster cannot be removed while {ELR_FEATURE} is on; set it"
+        if text is None and kind == RESOURCE_TOPIC:
+            text = offsets_topic_problem(owner, request.name, request.value)
         return None if text is None else OperationResult(ErrorCode.INVALID_CONFIG, text)
 
     def alter(self, draft: Draft, request: AlterConfig) -> OperationResult:

@@ -8,6 +8,7 @@ from holdfast.controller.core.draft import Draft
 from holdfast.controller.core.partitions.placement import Candidate, place_more, place_replicas
 from holdfast.metadata.configs import topic_config_problem
 from holdfast.metadata.image import RESOURCE_TOPIC, MetadataImage, TopicImage
+from holdfast.metadata.offsets_topic import OFFSETS_TOPIC_CONFIGS, offsets_topic_problem
 from holdfast.metadata.partition import PartitionRegistration, effective_min_isr
 from holdfast.metadata.records import ConfigRecord, RemoveTopicRecord, TopicRecord
 from holdfast.protocol.errors import ErrorCode
@@ -28,7 +29,7 @@ from holdfast.protocol.messages.topics import (
     DeleteTopicsResponse,
     ReplicaAssignment,
 )
-from holdfast.protocol.topic_names import topic_name_problem
+from holdfast.protocol.topic_names import OFFSETS_TOPIC, topic_name_problem
 from holdfast.runtime.api import Random
 from holdfast.runtime.stats import Level
 
@@ -98,12 +99,14 @@ def _checked_overrides(image: MetadataImage, topic: CreatableTopic) -> dict[str,
         if config.value is None:
             continue
         problem = topic_config_problem(config.name, config.value)
+        problem = problem or offsets_topic_problem(topic.name, config.name, config.value)
         if problem is None and config.name in overrides:
             problem = f"{config.name} is given twice"
         if problem is not None:
             raise _Refused(ErrorCode.INVALID_CONFIG, problem)
         overrides[config.name] = config.value
-    return dict(sorted(overrides.items()))
+    defaults = OFFSETS_TOPIC_CONFIGS if topic.name == OFFSETS_TOPIC else {}
+    return dict(sorted({**defaults, **overrides}.items()))
 
 
 def _replica_lists(
@@ -253,6 +256,9 @@ def create_partitions(
             topic = draft.image.topic(asked.name)
             if topic is None:
                 raise _Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {asked.name}")
+            if asked.name == OFFSETS_TOPIC:
+                text = f"{OFFSETS_TOPIC} keeps its partitions: with more, groups would lose their offsets"
+                raise _Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, text)
             replica_lists = _more_replica_lists(draft.image, topic, asked, room)
         except _Refused as refused:
             rows.append(CreatePartitionsTopicResult(asked.name, refused.code, refused.text))

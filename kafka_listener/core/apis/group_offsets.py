@@ -1,6 +1,7 @@
 """OffsetCommit, OffsetFetch and OffsetDelete: how far groups have read."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from holdfast.kafka_listener.core.envelope import Request
@@ -24,6 +25,8 @@ from holdfast.protocol.messages.committed_offsets import (
 
 _FIRST_FETCH_WITH_CODE = 2
 _FIRST_FETCH_OF_GROUPS = 8
+#: Offsets of one answer after which all those of a further group are refused: a few bytes ask for them.
+_OFFSETS_MAX = 200_000
 
 
 class _Row(NamedTuple):
@@ -146,12 +149,26 @@ class _Asked(NamedTuple):
     topics: Sequence[Any] | None
 
 
+@dataclass(slots=True)
+class _Fetched:
+    """What is found so far, and how many offsets that is."""
+
+    groups: list[Fields] = field(default_factory=list)
+    offsets: int = 0
+
+    def add(self, fields: Fields) -> "_Fetched":
+        """One group more."""
+        self.groups.append(fields)
+        self.offsets += sum(len(topic["partitions"]) for topic in fields["topics"])
+        return self
+
+
 def offset_fetch(request: Request, cluster: ClusterView) -> Outcome:
     """What groups have committed, of these partitions or of all; one group after the other."""
     message = request.message
     if request.version >= _FIRST_FETCH_OF_GROUPS:
         asked = [_Asked(one.group_id, one.topics) for one in message.groups]
-        return _fetch_next(asked, [], cluster)
+        return _fetch_next(asked, _Fetched(), cluster)
 
     def finish(fields: Fields) -> Outcome:
         code = fields["error_code"]
@@ -162,10 +179,14 @@ def offset_fetch(request: Request, cluster: ClusterView) -> Outcome:
     return _fetch_one(_Asked(message.group_id, message.topics), finish, cluster)
 
 
-def _fetch_next(asked: Sequence[_Asked], done: list[Fields], cluster: ClusterView) -> Outcome:
-    if len(done) == len(asked):
-        return {"groups": done}
-    return _fetch_one(asked[len(done)], lambda fields: _fetch_next(asked, [*done, fields], cluster), cluster)
+def _fetch_next(asked: Sequence[_Asked], done: _Fetched, cluster: ClusterView) -> Outcome:
+    while len(done.groups) < len(asked):
+        group = asked[len(done.groups)]
+        if group.topics is not None or done.offsets < _OFFSETS_MAX:
+            return _fetch_one(group, lambda fields: _fetch_next(asked, done.add(fields), cluster), cluster)
+        code = kafka_code(ErrorCode.INVALID_REQUEST)  # it asks for fewer groups at once
+        done.add({"group_id": group.group_id, "error_code": code, "topics": ()})
+    return {"groups": done.groups}
 
 
 def _fetch_one(asked: _Asked, finish: Any, cluster: ClusterView) -> Ask:

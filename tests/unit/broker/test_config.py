@@ -7,6 +7,7 @@ from holdfast.metadata.configs import ConfigError
 from holdfast.metadata.delta import MetadataDelta
 from holdfast.metadata.image import MetadataImage
 from holdfast.metadata.records import ConfigRecord
+from holdfast.protocol.topic_names import OFFSETS_TOPIC
 from tests.unit.broker.core_harness import PROPERTIES, config
 
 
@@ -113,6 +114,14 @@ def test_what_is_taken_from_producers_follows_the_topic_and_the_file() -> None:
     other = log_config(image, "other", static)
     assert (other.message_timestamp_before_max_ms, other.message_timestamp_after_max_ms) == (9, 8)
     assert not other.validate_records
+
+
+def test_committed_offsets_are_kept_whatever_the_retention() -> None:
+    """A topic that an earlier build or an operator made by hand may have another one."""
+    delta = MetadataDelta(MetadataImage())
+    delta.replay(ConfigRecord(2, OFFSETS_TOPIC, "retention.ms", "1"), 0, 1)
+    found = log_config(delta.apply(), OFFSETS_TOPIC, config(log_retention_bytes="1").static)
+    assert (found.retention_ms, found.retention_bytes) == (None, None)
 
 
 def test_no_limit_is_none() -> None:

@@ -6,6 +6,7 @@ from holdfast.controller.core.operators.operations import AlterConfig, Operation
 from holdfast.metadata.image import CLUSTER_RESOURCE, RESOURCE_TOPIC, MetadataImage, TopicImage
 from holdfast.metadata.records import ELR_FEATURE, NoOpRecord, decode_record
 from holdfast.protocol.errors import ErrorCode
+from holdfast.protocol.topic_names import OFFSETS_TOPIC
 from tests.unit.controller.harness import Quorum, make_config
 from tests.unit.controller.test_topics import create
 
@@ -58,6 +59,18 @@ def test_a_topics_min_isr_looks_at_no_other_topic(quorum: Quorum, monkeypatch: p
     monkeypatch.setattr(MetadataImage, "sorted_topics", refuse)
     assert alter(quorum, TOPIC, "min.insync.replicas", "1") == OperationResult()
     assert [quorum.partition("t", index).min_isr for index in (0, 1)] == [1, 1]
+
+
+@pytest.mark.parametrize("value", ["604800000", None])
+@pytest.mark.parametrize("name", ["retention.ms", "retention.bytes"])
+def test_no_retention_deletes_committed_offsets(quorum: Quorum, name: str, value: str | None) -> None:
+    create(quorum, OFFSETS_TOPIC, 1, 3)
+    resource = (RESOURCE_TOPIC, OFFSETS_TOPIC)
+    outcome = alter(quorum, resource, name, value)
+    assert outcome.error_code is ErrorCode.INVALID_CONFIG
+    assert "stays -1" in (outcome.error_message or "")
+    assert alter(quorum, resource, name, "-1") == alter(quorum, resource, "segment.bytes", "2000")
+    assert quorum.image.overrides(OFFSETS_TOPIC)[name] == "-1"
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import pytest
 
 from holdfast.controller.core.operators.operations import Reassign
 from holdfast.controller.core.operators.topics import PARTITIONS_MAX
+from holdfast.metadata.offsets_topic import OFFSETS_TOPIC_CONFIGS
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.create_partitions import (
     CreatePartitionsAssignment,
@@ -21,6 +22,7 @@ from holdfast.protocol.messages.topics import (
     ReplicaAssignment,
     TopicConfig,
 )
+from holdfast.protocol.topic_names import OFFSETS_TOPIC
 from tests.unit.controller.harness import Quorum, make_config
 
 
@@ -95,6 +97,7 @@ def test_overrides_are_kept_and_bound_the_effective_min_isr() -> None:
         (topic("t", 1, 1, configs={"min.insync.replicas": "0"}), ErrorCode.INVALID_CONFIG),
         (topic("t", 1, 1, configs={"nonsense": "0"}), ErrorCode.INVALID_CONFIG),
         (topic("t", 1, -1, (1,)), ErrorCode.INVALID_REQUEST),
+        (topic(OFFSETS_TOPIC, 1, 1, configs={"retention.ms": "5"}), ErrorCode.INVALID_CONFIG),
         (topic("t", -1, -1, ()), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
         (topic("t", -1, -1, (1, 1)), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
         (topic("t", -1, -1, (1, 9)), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
@@ -240,6 +243,19 @@ def test_partitions_that_cannot_be_are_refused_and_nothing_is_made(
     assert row.error_code == error
     assert says in (row.error_message or "")
     assert quorum.image == before
+
+
+def test_the_topic_of_the_offsets_keeps_its_partitions_and_what_is_in_them() -> None:
+    """With more partitions each group would have another coordinator, which has none of its offsets."""
+    quorum = three_brokers()
+    create(quorum, OFFSETS_TOPIC, 2, 3, configs={"segment.bytes": "2000"})
+    overrides = dict(quorum.image.overrides(OFFSETS_TOPIC))
+    assert overrides == {**OFFSETS_TOPIC_CONFIGS, "segment.bytes": "2000"}
+    assert overrides["retention.ms"] == overrides["retention.bytes"] == "-1"
+    row = grow(quorum, 3, name=OFFSETS_TOPIC)
+    assert row.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert "keeps its partitions" in (row.error_message or "")
+    assert len(quorum.topic(OFFSETS_TOPIC).partitions) == 2
 
 
 def test_topics_of_one_request_grow_each_for_itself_within_one_limit() -> None:

@@ -7,6 +7,7 @@ import pytest
 from kio.serial import entity_reader
 
 from holdfast.kafka_listener.core.api_table import KafkaApi, request_type, response_type
+from holdfast.kafka_listener.core.apis import group_offsets
 from holdfast.kafka_listener.core.envelope import Request
 from holdfast.kafka_listener.core.schema_reader import Cursor, read_message
 from holdfast.kafka_listener.core.schema_writer import write_message
@@ -522,6 +523,17 @@ def test_groups_of_one_request_are_asked_one_after_the_other() -> None:
     assert [row["committed_offset"] for row in answer["groups"][0]["topics"][0]["partitions"]] == [42, 42]
     refused = written(request, outcomes(request, refused=True))
     assert [one["error_code"] for one in refused["groups"]] == [16, 0]
+
+
+def test_all_offsets_of_many_groups_are_bounded_in_one_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A group that is named a thousand times would make a broker hold a thousand copies."""
+    monkeypatch.setattr(group_offsets, "_OFFSETS_MAX", 3)
+    some = {"group_id": "h", "topics": [{"name": "t", "partition_indexes": (0, 1)}]}
+    fields = {"groups": [{"group_id": "g", "topics": None}] * 5 + [some], "require_stable": False}
+    request = request_of(KafkaApi.OFFSET_FETCH, 8, fields)
+    answer = written(request, outcomes(request, refused=False))
+    found = [(one["group_id"], one["error_code"], len(one["topics"])) for one in answer["groups"]]
+    assert found == [("g", 0, 1)] * 3 + [("g", ErrorCode.INVALID_REQUEST, 0)] * 2 + [("h", 0, 1)]
 
 
 @pytest.mark.parametrize(("version", "code"), [(5, 0), (6, 69)])

@@ -81,6 +81,9 @@ def test_unknown_keys_warn_with_a_hint_and_keys_of_the_other_role_do_not() -> No
         ("min.insync.replicas", "two", "an integer"),
         ("controlled.shutdown.enable", "yes", "true or false"),
         ("process.roles", "broker,zookeeper", "broker, controller"),
+        # a coordinator must be able to read what it has written
+        ("offset.metadata.max.bytes", "32768", "[0, 32767]"),
+        ("group.max.size", "100001", "[1, 100000]"),
     ],
 )
 def test_a_bad_value_names_key_value_and_allowed_range(name: str, text: str, allowed: str) -> None:

@@ -28,6 +28,7 @@ from holdfast.broker.core.groups.coordinator import GroupCoordinator
 from holdfast.metadata.config_keys import BROKER_FILE_KEYS
 from holdfast.metadata.ids import PartitionId
 from holdfast.metadata.image import MetadataImage, TopicImage
+from holdfast.metadata.offsets_topic import OFFSETS_TOPIC_CONFIGS
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.committed_offsets import (
     OffsetCommitPartition,
@@ -47,6 +48,7 @@ from holdfast.protocol.messages.groups import (
 )
 from holdfast.protocol.record_batch import stamp
 from holdfast.protocol.topic_names import OFFSETS_TOPIC
+from holdfast.runtime.stats import LogLine
 from tests.unit.metadata.test_describe import IMAGE
 
 OFFSETS_ID = b"o" * 16
@@ -111,6 +113,7 @@ class Play:
         self.answers: dict[object, Any] = {}
         self.reads: list[ReadGroupLog] = []
         self.created: list[CreateOffsetsTopic] = []
+        self.lines: list[LogLine] = []
         self.joins = 0
         self._outbox: list[Effect] = []
         self.partition = SimpleNamespace(
@@ -130,7 +133,7 @@ class Play:
         self.coordinator = GroupCoordinator(
             config,
             self.partitions,
-            {KEY: 1_000_000},
+            {KEY: int(OFFSETS_TOPIC_CONFIGS["max.message.bytes"])},
             lambda: self.image,
             lambda now_ms: self.is_session_over,
             self._outbox,
@@ -163,9 +166,10 @@ class Play:
             self._carry_out()
         self.now_ms = end_ms
 
-    def commit(self) -> None:
-        """The high watermark reaches the end of the log."""
-        self.partition.high_watermark = self.partition.visible_high_watermark = self.log.end
+    def commit(self, offset: int | None = None) -> None:
+        """The high watermark reaches this offset, the end of the log when none is given."""
+        reached = self.log.end if offset is None else offset
+        self.partition.high_watermark = self.partition.visible_high_watermark = reached
         self.coordinator.high_watermark_moved(KEY, self.now_ms)
         self._carry_out()
 
@@ -198,6 +202,8 @@ class Play:
                     self.log.start = offset
                 case CreateOffsetsTopic():
                     self.created.append(effect)
+                case LogLine():
+                    self.lines.append(effect)
 
     def finish_append(self, code: ErrorCode = ErrorCode.NONE) -> None:
         """The oldest append under way is done, or refused."""

@@ -5,12 +5,14 @@ from typing import Any
 import pytest
 
 from holdfast.protocol.errors import ErrorCode
+from holdfast.protocol.frames import encode_frame
 from holdfast.protocol.messages.groups import (
     DescribeGroupsRequest,
     JoinGroupMember,
     JoinGroupProtocol,
     JoinGroupRequest,
 )
+from holdfast.protocol.schema.fields import Attachment, encode_message
 from tests.unit.broker.groups.play import SUBSCRIPTION, Play
 
 
@@ -141,6 +143,8 @@ def test_the_protocol_is_one_that_all_know_and_most_prefer(lists: list[list[str]
         ({"member_id": "stranger", "instance": "i"}, "UNKNOWN_MEMBER_ID"),
         ({"protocols": (("range", b"x" * (512 * 1024 + 1)),)}, "INVALID_REQUEST"),
         ({"protocols": (("r" * 1025, b""),)}, "INVALID_REQUEST"),
+        ({"protocols": tuple((f"{n:01024}", b"") for n in range(512))}, "INVALID_REQUEST"),
+        ({"protocols": (("r", b""),) * 10_000}, "INVALID_REQUEST"),
     ],
 )
 def test_a_join_that_is_refused_leaves_the_group_alone(how: dict[str, Any], code: str) -> None:
@@ -158,13 +162,33 @@ def test_a_full_group_takes_no_further_member() -> None:
     assert play.code(play.join(needs_id=True)) == "GROUP_MAX_SIZE_REACHED"
 
 
-def test_a_group_whose_members_say_too_much_takes_no_further_member() -> None:
+@pytest.mark.parametrize(
+    "protocols",
+    [(("range", b"x" * (500 << 10)),), (("range", b""), *((f"{n:01024}", b"") for n in range(450)))],
+    ids=["metadata", "names"],
+)
+def test_a_group_whose_members_say_too_much_takes_no_further_member(
+    protocols: tuple[tuple[str, bytes], ...],
+) -> None:
     play = Play(group_initial_rebalance_delay_ms=10)
-    large = (("range", b"x" * (512 << 10)),)
-    names = [play.join(protocols=large) for _ in range(17)]
+    names = [play.join(protocols=protocols) for _ in range(7)]
     play.pass_ms(30)
-    assert [play.code(name) for name in names] == ["NONE"] * 16 + ["GROUP_MAX_SIZE_REACHED"]
-    assert play.joined(play.join(play.joined(names[0]).member_id, protocols=large)).generation_id == 1
+    assert [play.code(name) for name in names] == ["NONE"] * 6 + ["GROUP_MAX_SIZE_REACHED"]
+    again = play.join(play.joined(names[0]).member_id, protocols=protocols)
+    assert play.joined(again).generation_id == 1
+
+
+def test_the_largest_group_fits_a_batch_of_the_topic_and_a_frame() -> None:
+    """What no batch can have would never be committed: each rebalance would end in an error."""
+    play = Play(group_initial_rebalance_delay_ms=10)
+    names = [play.join(protocols=(("range", b"x" * (500 << 10)),)) for _ in range(6)]
+    play.pass_ms(30)
+    first, *others = (play.joined(name).member_id for name in names)
+    given = dict.fromkeys((first, *others), b"y" * (500 << 10))
+    assert play.code(play.sync(first, 1, {**given, "one more": b"z" * (500 << 10)})) == "INVALID_REQUEST"
+    assert play.synced(play.sync(first, 1, given)) == given[first]
+    described = play.ask(DescribeGroupsRequest(("g",)))
+    assert encode_frame(encode_message(described, 1, Attachment()))
 
 
 def test_an_answer_that_was_not_heard_is_given_again() -> None:
@@ -275,6 +299,21 @@ def test_an_assignment_that_is_not_committed_in_time_is_refused() -> None:
     assert state(play) == "PreparingRebalance"
 
 
+def test_a_late_write_of_an_old_generation_does_not_let_a_leader_share_twice() -> None:
+    play = Play()
+    play.holds_back = True
+    member_id = play.joined(play.join()).member_id
+    play.sync(member_id, 1, {member_id: b"old"})
+    play.joined(play.join(member_id, protocols=(("range", b"new"),)))
+    name = play.sync(member_id, 2, {member_id: b"new"})
+    first_end, last_end = (offset + 1 for offset, _ in play.log.batches)
+    play.commit(first_end)
+    again = play.sync(member_id, 2, {member_id: b"another"})
+    assert play.log.end == last_end, "it is being written already"
+    play.commit()
+    assert (play.code(name), play.synced(again)) == ("REBALANCE_IN_PROGRESS", b"new")
+
+
 # --- heartbeats and leaves ------------------------------------------------------------------------------
 
 
@@ -368,6 +407,19 @@ def test_a_static_member_comes_back_without_a_rebalance_and_its_former_process_i
     assert play.code(play.join(former, instance="i")) == "FENCED_INSTANCE_ID"
     assert play.leave(former, "i") == "FENCED_INSTANCE_ID"
     assert play.commit_code(play.commit_offset(5, former, 1, instance="i")) == "FENCED_INSTANCE_ID"
+
+
+def test_a_static_member_is_answered_when_its_own_process_is_committed() -> None:
+    play = Play()
+    play.stable(instance="i")
+    play.holds_back = True
+    names = [play.join(instance="i"), play.join(instance="i")]
+    first_end = play.log.batches[-2][0] + 1
+    play.commit(first_end)
+    assert play.code(names[0]) == "FENCED_INSTANCE_ID"
+    assert names[1] not in play.answers, "a coordinator after this one would not know it"
+    play.commit()
+    assert play.joined(names[1]).generation_id == 1
 
 
 def test_a_static_leader_of_a_newer_client_comes_back_as_leader_and_shares_nothing() -> None:

@@ -437,14 +437,23 @@ def test_the_leader_of_the_groups_partition_coordinates_it() -> None:
 
 
 def test_the_topic_is_created_once_when_somebody_looks_for_a_coordinator() -> None:
+    """A broker that is fenced now gets a replica, too: a topic with fewer would keep so few for ever."""
     play = Play()
+    play.lines.clear()
     play.image = IMAGE
     (row,) = play.ask(FindCoordinatorRequest(("g",))).coordinators
     assert row.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
     play.ask(FindCoordinatorRequest(("h",)))
     (effect,) = play.created
     (topic,) = effect.request.topics
-    assert (topic.name, topic.num_partitions, topic.replication_factor) == ("__consumer_offsets", 50, 1)
+    assert (topic.name, topic.num_partitions, topic.replication_factor) == ("__consumer_offsets", 50, 2)
+    assert ["gets 2 replicas instead of 3" in line.text for line in play.lines] == [True]
+    assert {one.name: one.value for one in topic.configs} == {
+        "retention.ms": "-1",
+        "retention.bytes": "-1",
+        "max.message.bytes": str(8 << 20),
+        "segment.bytes": str(100 << 20),
+    }
 
 
 def test_groups_are_listed_and_described() -> None:
