@@ -264,10 +264,17 @@ def one_in_sync_and_gone(history: RunHistory, batches: list[dict[str, Any]]) -> 
 
 
 MEMBER_CASES: dict[Callable[[RunHistory, list[dict[str, Any]]], None], dict[str, int]] = {
+def one_in_sync_whose_end_is_damaged(history: RunHistory, batches: list[dict[str, Any]]) -> None:
+    # the record at offset 19 was in it; what it says of its offsets is as damaged as the rest
+    batches[6] |= {"last_offset": 7_019, "crc": 7, "crc_ok": False, "problem": "crc does not hold"}
+    del batches[7:10]
+
+
     all_in_sync_and_complete: {},
     one_in_sync_and_short: {"incomplete": 1},
     one_in_sync_and_gone: {"incomplete": 1},
 }
+    one_in_sync_whose_end_is_damaged: {"incomplete": 1},
 
 
 ALL_CASES: dict[Callable[..., None], dict[str, int]] = {**CASES, **REPLICA_CASES, **MEMBER_CASES}
@@ -284,6 +291,8 @@ class Judged:
     #: topic -> class -> rows
     found: dict[str, dict[str, int]]
 
+    #: batches of replicas below the high watermark that can be read
+    readable: int
 
 def judged(spark: Any, histories: list[RunHistory], folder: Path, **tables: Any) -> Judged:
     sends, totals = read_sends(spark, str(write_ledger(folder / "ledger", histories)))
@@ -358,11 +367,16 @@ def test_replicas_below_their_own_high_watermarks_are_a_note(planted: Judged) ->
         "broker 2 of one_in_sync_and_short-0 ends at 10, its mark is 40; "
         "broker 2 of one_replica_behind-0 ends at 20, its mark is 40; "
         "broker 2 of tail_of_one_replica_torn-0 ends at 30, its mark is 40"
+        "broker 2 of one_in_sync_whose_end_is_damaged-0 ends at 10, its mark is 40; "
     )
 
 
 def test_samples_say_where_to_look(planted: Judged) -> None:
     (moved,) = planted.verdict.samples["moved"]
+def test_a_batch_that_cannot_be_read_is_not_counted_as_compared(planted: Judged) -> None:
+    assert planted.verdict.facts["replica_batches"] == planted.readable
+
+
     assert (moved["topic"], moved["partition"], moved["offset"]) == ("acknowledged_at_another_offset", 1, 24)
     assert (moved["run"], moved["producer"], moved["pseq"]) == (
         "demo",
@@ -385,6 +399,9 @@ def test_samples_say_where_to_look(planted: Judged) -> None:
         "one_in_sync_and_gone": "replica 3 is in sync, offset 19 is acknowledged, it has no log",
     }
 
+        "one_in_sync_whose_end_is_damaged": (
+            "replica 2 is in sync, offset 19 is acknowledged, it ends at 10"
+        ),
 
 def test_of_two_records_of_a_damaged_offset_the_earlier_is_lost(planted: Judged) -> None:
     topic = "lost_and_its_offset_given_again_and_damaged"
