@@ -12,6 +12,7 @@ from typing import Any, Protocol, TypeVar
 
 from holdfast.client.admin import Admin
 from holdfast.client.core.errors import ClientError
+from holdfast.client.list_offsets import FoundOffset
 from holdfast.durability.core.positions import PartitionLog, Place
 from holdfast.durability.read_options import (
     EARLIEST,
@@ -114,17 +115,26 @@ class ClusterOffsets:
 
     def list_offsets(self, timestamps: Mapping[Place, int]) -> dict[Place, int]:
         """Offsets for ms since 1970, EARLIEST or LATEST; -1 when no record is that young."""
+        return {place: row.offset for place, row in self._found_offsets(timestamps).items()}
+
+    def _found_offsets(self, timestamps: Mapping[Place, int]) -> dict[Place, FoundOffset]:
         if not timestamps:
             return {}
         found = self._loop.run(self._admin.list_offsets(timestamps, timeout_ms=self._timeout_ms))
-        return {(place.topic, place.partition): row.offset for place, row in found.items()}
+        return {(place.topic, place.partition): row for place, row in found.items()}
 
     def logs(self, places: Mapping[Place, FoundPartition]) -> dict[Place, PartitionLog]:
         """What is there of each partition."""
         starts = self.list_offsets(dict.fromkeys(places, EARLIEST))
-        ends = self.list_offsets(dict.fromkeys(places, LATEST))
+        ends = self._found_offsets(dict.fromkeys(places, LATEST))
         return {
-            place: PartitionLog(found.topic_id, starts[place], ends[place], found.leader_epoch)
+            place: PartitionLog(
+                found.topic_id,
+                starts[place],
+                ends[place].offset,
+                # the leader that named the end may be younger than the metadata, and so may records below it
+                max(found.leader_epoch, ends[place].leader_epoch),
+            )
             for place, found in places.items()
         }
 

@@ -187,7 +187,7 @@ def _cut(cluster: ClusterOffsets, ranges: list[OffsetRange], bounds: Bounds) -> 
     if bounds.timestamp_min_ms is None:
         return kept
     ends = {(item.topic, item.partition): item.end for item in kept}
-    found = cluster.list_offsets(dict.fromkeys(ends, max(0, bounds.timestamp_min_ms)))
+    found = cluster.list_offsets(dict.fromkeys(ends, bounds.timestamp_min_ms))
     return bounds.cut(kept, {place: ends[place] if offset < 0 else offset for place, offset in found.items()})
 
 

@@ -28,6 +28,7 @@ from holdfast.durability.ledger import (
     Totals,
     UnreadableLedger,
     check_partitions,
+    forget_sends,
     ledger_files,
     passed_over,
     read_sends,
@@ -47,7 +48,7 @@ from holdfast.durability.rules import (
 )
 from holdfast.durability.rules.rule import Looks, Rule
 from holdfast.durability.segment_source import BATCH_SCHEMA
-from holdfast.durability.segments import HIGH_WATERMARKS, high_watermarks
+from holdfast.durability.segments import HIGH_WATERMARKS, has_replicas, high_watermarks
 from holdfast.durability.session import local_path, start_session, stop_session
 from holdfast.durability.source import plan_ranges
 from holdfast.durability.verdict import SAMPLES_MAX, Verdict, inconclusive
@@ -56,6 +57,8 @@ from holdfast.durability.verdict import SAMPLES_MAX, Verdict, inconclusive
 MARKS_SCHEMA = "broker int, topic string, partition int, high_watermark long"
 #: Columns of view `ends`.
 ENDS_SCHEMA = "topic string, partition int, settled_end long, served_end long"
+#: Where logs begin that retention has cut.
+STARTS_SCHEMA = "topic string, partition int, log_start long"
 #: Columns of view `members`.
 MEMBERS_SCHEMA = "broker int, topic string, partition int, is_in_sync boolean"
 #: Files passed over that are named.
@@ -178,7 +181,7 @@ def _read_ledger(spark: Any, options: ValidateOptions) -> tuple[list[OffsetRange
         wanted = set(totals.topics)
         if wanted <= topics or isinstance(settled, ClientError):
             return settled, sends, totals
-        sends.unpersist()
+        forget_sends(spark)
 
 
 def _check_topic_ids(totals: Totals, topics: Mapping[str, TopicLook]) -> None:
@@ -220,7 +223,7 @@ def _with_places(verdict: Verdict, log_dirs: Mapping[int, str]) -> Verdict:
     """The verdict whose samples say more: with which command to look at a replica, what replicas have of a
     lost record."""
     for row in verdict.samples.get("lost", ()) if log_dirs else ():
-        with suppress(OSError):
+        with suppress(OSError, ValueError):  # files of a running broker change and go
             story = story_of(
                 log_dirs, row["topic"], row["partition"], row["offset"], row["producer"], row["pseq"]
             )
@@ -282,17 +285,18 @@ def served_log(spark: Any, options: ValidateOptions, ranges: list[OffsetRange]) 
 def replicas(
     spark: Any, log_dirs: Mapping[int, str], topics: tuple[str, ...], looks: Mapping[str, TopicLook]
 ) -> dict[str, Any]:
-    """Tables `replica`, `marks` and `members` of durability.rules.rule, and notes; none without log dirs."""
+    """Tables `replica`, `marks` and `members` of durability.rules.rule, and doubts; none without log dirs."""
     if not log_dirs:
         return {}
     paths = [(broker, path) for broker, text in sorted(log_dirs.items()) for path in text.split(",")]
-    marks, notes = [], []
+    marks, doubts = [], []
     for broker, path in paths:
         found = high_watermarks(path)
-        if found is None:
-            notes.append(
+        if found is None and has_replicas(path, topics):
+            doubts.append(
                 f"{path} of broker {broker} has no whole {HIGH_WATERMARKS}: nothing of it was compared"
             )
+        if found is None:
             continue
         marks += [(broker, *place, mark) for place, mark in sorted(found.items()) if place[0] in topics]
     batches = (
@@ -316,21 +320,21 @@ def replicas(
         "replicas_assigned": sum(
             len(partition.replicas) for seen in looks.values() for partition in seen.partitions.values()
         ),
-        "notes": tuple(notes),
+        "doubts": tuple(doubts),
     }
 
 
 def _without_expired(sends: Any, ranges: list[OffsetRange]) -> tuple[Any, int]:
     """The sends without those whose answer names a place before their log begins now, and how many these
     are: retention took them, and nothing can be said of them any more."""
-    is_expired = F.lit(False)
-    for item in ranges:
-        if item.start > 0:
-            place = (F.col("topic") == item.topic) & (F.col("partition") == item.partition)
-            is_expired |= place & (F.col("offset") < item.start)
-    is_expired = F.coalesce(is_expired, F.lit(False))
-    expired = sends.where(is_expired).count() if any(item.start > 0 for item in ranges) else 0
-    return (sends.where(~is_expired), expired) if expired else (sends, 0)
+    begun = [(item.topic, item.partition, item.start) for item in ranges if item.start > 0]
+    if not begun:
+        return sends, 0
+    starts = sends.sparkSession.createDataFrame(begun, STARTS_SCHEMA)
+    placed = sends.join(F.broadcast(starts), ["topic", "partition"], "left")
+    is_expired = F.coalesce(F.col("offset") < F.col("log_start"), F.lit(False))
+    expired = placed.where(is_expired).count()
+    return (placed.where(~is_expired).select(*sends.columns), expired) if expired else (sends, 0)
 
 
 def _with_expired(verdict: Verdict, totals: Totals, expired: int, ranges: Sequence[OffsetRange]) -> Verdict:
@@ -371,9 +375,9 @@ def judge(
     partitions: int = 0,
     one_clock: bool = False,
     has_order: bool = True,
-    notes: tuple[str, ...] = (),
+    doubts: tuple[str, ...] = (),
 ) -> Verdict:
-    """Run the rules over these tables (durability.rules.rule); `notes` say how they were read."""
+    """Run the rules over these tables (durability.rules.rule); `doubts` say what of them is missing."""
     sends.createOrReplaceTempView("sends")
     log.cache().createOrReplaceTempView("log")
     for name, table, schema in (
@@ -403,18 +407,18 @@ def judge(
         shown = {name: value for name, value in row.asDict().items() if name not in ("class", "total", "nth")}
         samples.setdefault(row["class"], []).append(shown)
     facts = _facts(totals, seen, partitions)
-    doubts: tuple[str, ...] = ()
+    notes = _notes(totals)
     if replica is not None:
         compared = spark.sql(COMPARED_SQL).first()
         facts["replica_batches"], facts["replica_batches_seen"] = compared.compared, compared.batches
         if replicas_assigned:
             facts["replicas_seen"], facts["replicas"] = compared.replicas, replicas_assigned
-        notes += _short_notes(spark.sql(SHORT_SQL).collect())
+        notes = _short_notes(spark.sql(SHORT_SQL).collect()) + notes
         if compared.compared == 0:
-            doubts = ("no batch of a replica lies below a checkpointed high watermark: nothing was compared",)
-    return Verdict(
-        counts=counts, samples=samples, facts=facts, notes=(*notes, *_notes(totals)), doubts=doubts
-    )
+            doubts += (
+                "no batch of a replica lies below a checkpointed high watermark: nothing was compared",
+            )
+    return Verdict(counts=counts, samples=samples, facts=facts, notes=notes, doubts=doubts)
 
 
 def _pair(spark: Any) -> tuple[Mapping[str, int], bool]:

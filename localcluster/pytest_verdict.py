@@ -111,29 +111,50 @@ class Send:
 
 
 async def plain_verdict(ledger: Path, bootstrap_servers: str, acked_min: int) -> ClusterVerdict:
-    """Of one comparison in memory, for the thousands of records that a test sends. Raises: ClientError."""
+    """Of one comparison in memory, for the thousands of records that a test sends. Raises: ClientError.
+
+    The order makes it right while producers go on: the logs' ends, the ledger, then the logs.
+    """
     try:
+        first = sends_of(ledger)
+        acked = sum(send.is_acked for send in first.values())
+        if acked < max(1, acked_min):
+            reason = f"{acked} acknowledged sends (acks=all) are too few to prove anything"
+            return ClusterVerdict("plain", _INCONCLUSIVE, {}, acked, (reason,))
+        settled = await _ends(bootstrap_servers, {topic for topic, _, _ in first})
         sends = sends_of(ledger)
+        doubts = _doubts_of_files(ledger)
     except (OSError, ValueError, KeyError) as error:
         return ClusterVerdict("plain", _INCONCLUSIVE, {}, 0, (f"ledger: {error}",))
-    acked = sum(send.is_acked for send in sends.values())
-    if acked < max(1, acked_min):
-        reason = f"{acked} acknowledged sends (acks=all) are too few to prove anything"
-        return ClusterVerdict("plain", _INCONCLUSIVE, {}, acked, (reason,))
-    return judge_plain(sends, await _served(bootstrap_servers, {topic for topic, _, _ in sends}))
+    starts, records = await _served(bootstrap_servers, {topic for topic, _, _ in sends})
+    return judge_plain(sends, records, settled=settled, starts=starts, doubts=doubts)
 
 
 def judge_plain(
-    sends: Mapping[tuple[str, str, int], Send], records: Iterable[ConsumerRecord]
+    sends: Mapping[tuple[str, str, int], Send],
+    records: Iterable[ConsumerRecord],
+    *,
+    settled: Mapping[TopicPartition, int] | None = None,
+    starts: Mapping[TopicPartition, int] | None = None,
+    doubts: tuple[str, ...] = (),
 ) -> ClusterVerdict:
-    """Sends by (topic, producer, number) against all records of their topics."""
+    """Sends by (topic, producer, number) against all records of their topics.
+
+    `settled`: the logs' ends before the ledger was read; the ledger need not know what lies behind, None for
+    logs that nothing came to. `starts`: where the logs begin. `doubts`: why all this may be no proof.
+    """
     wrong: list[tuple[str, str]] = []
     places: dict[tuple[str, str, int], list[tuple[int, int]]] = {}
     for record in records:
         at = f"{record.topic}-{record.partition} offset {record.offset}"
         parsed = parse_value(record.value or b"")
         name = None if parsed is None else (record.topic, parsed.producer, parsed.pseq)
-        if name is None or name not in sends or sends[name].outcome == "fail":
+        if name is None or name not in sends:
+            place = TopicPartition(record.topic, record.partition)
+            if settled is None or record.offset < settled.get(place, 0):
+                wrong.append(("unexpected", at))
+            continue
+        if sends[name].outcome == "fail":
             wrong.append(("unexpected", at))
             continue
         if value_crc32c(record.value or b"") != sends[name].crc:
@@ -143,7 +164,17 @@ def judge_plain(
             wrong.append(("duplicated", at))
         known.append((record.partition, record.offset))
     acked = {name: send for name, send in sends.items() if send.is_acked}
+    expired = {
+        name
+        for name, send in sends.items()
+        if 0 <= send.offset < (starts or {}).get(TopicPartition(name[0], send.partition), 0)
+    }
+    if expired:
+        what = f"{len(expired)} answered sends lie before the beginning of their logs (retention)"
+        doubts = (*doubts, f"{what}: not judged")
     for (topic, producer, number), send in acked.items():
+        if (topic, producer, number) in expired:
+            continue
         here = [
             offset for index, offset in places.get((topic, producer, number), ()) if index == send.partition
         ]
@@ -153,9 +184,9 @@ def judge_plain(
         elif send.offset not in here:
             wrong.append(("moved", f"{text}: found at offset {here[0]}"))
     counts = Counter(name for name, _ in wrong)
-    code = _LOST if counts["lost"] else _ANOMALY if wrong else _GOOD
+    code = _LOST if counts["lost"] else _ANOMALY if wrong else _INCONCLUSIVE if doubts else _GOOD
     lines = tuple(f"{name}: {text}" for name, text in wrong[:_SAMPLES_MAX])
-    return ClusterVerdict("plain", code, dict(counts), len(acked), lines)
+    return ClusterVerdict("plain", code, dict(counts), len(acked), lines + doubts)
 
 
 def sends_of(ledger: Path) -> dict[tuple[str, str, int], Send]:
@@ -181,16 +212,48 @@ def sends_of(ledger: Path) -> dict[tuple[str, str, int], Send]:
                 continue
             if name not in sends or row["outcome"] not in ("ok", "ok1", "info", "fail"):
                 raise ValueError(f"{path}, line {number}: an answer that cannot be")
-            send = sends[name]
-            send.outcome, send.partition, send.offset = row["outcome"], row["partition"], row["offset"]
+            if not _take_answer(sends[name], row):
+                raise ValueError(f"{path}, line {number}: contradicts another answer or the send's acks")
     return sends
 
 
-async def _served(servers: str, topics: Iterable[str]) -> list[ConsumerRecord]:
-    """All records up to the ends that the topics have now."""
+def _take_answer(send: Send, row: Mapping[str, Any]) -> bool:
+    """Whether it goes with what is known of the send."""
+    known = send.outcome, send.partition, send.offset
+    send.outcome, send.partition, send.offset = row["outcome"], row["partition"], row["offset"]
+    is_of_acks = send.outcome not in ("ok", "ok1") or (send.outcome == "ok") == (send.acks == -1)
+    return is_of_acks and (not known[0] or known == (send.outcome, send.partition, send.offset))
+
+
+def _doubts_of_files(ledger: Path) -> tuple[str, ...]:
+    """Of files in the ledger's folder that hold something and are not read."""
+    if not ledger.is_dir():
+        return ()
+    others = [
+        path
+        for path in sorted(ledger.rglob("*"))
+        if path.is_file() and path.suffix != ".jsonl" and path.stat().st_size > 0
+    ]
+    return tuple(f"ledger: {path} is no *.jsonl and was passed over" for path in others)
+
+
+async def _ends(servers: str, topics: Iterable[str]) -> Mapping[TopicPartition, int]:
+    """The ends that the topics have now."""
+    async with Consumer(servers) as consumer:
+        return await consumer.end_offsets(await _partitions(consumer, topics))
+
+
+async def _partitions(consumer: Consumer, topics: Iterable[str]) -> list[TopicPartition]:
+    return [one for topic in sorted(topics) for one in await consumer.partitions(topic)]
+
+
+async def _served(
+    servers: str, topics: Iterable[str]
+) -> tuple[Mapping[TopicPartition, int], list[ConsumerRecord]]:
+    """(where the logs begin, all records up to the ends that the topics have now)."""
     found: list[ConsumerRecord] = []
     async with Consumer(servers) as consumer:
-        wanted = [one for topic in sorted(topics) for one in await consumer.partitions(topic)]
+        wanted = await _partitions(consumer, topics)
         ends = await consumer.end_offsets(wanted)
         consumer.assign(dict.fromkeys(wanted, "earliest"))
         while any((consumer.position(one) or 0) < ends[one] for one in wanted):
@@ -198,6 +261,8 @@ async def _served(servers: str, topics: Iterable[str]) -> list[ConsumerRecord]:
             if not records:
                 raise ClusterError(f"nothing came within {_POLL_MS} ms, and the logs go on")
             found += records
-    return [
+        # last: retention may have gone on while they were read
+        starts = await consumer.beginning_offsets(wanted)
+    return starts, [
         record for record in found if record.offset < ends[TopicPartition(record.topic, record.partition)]
     ]

@@ -89,6 +89,7 @@ class PartitionLog:
     start: int
     #: end of the committed part, exclusive
     end: int
+    #: of the leader that named the end, or a later one: no record below the end is of a younger one
     leader_epoch: int
 
 

@@ -25,13 +25,13 @@ class Bounds:
     offset_min: int = 0
     #: exclusive
     offset_end: int = OFFSET_MAX
-    #: ms since 1970, inclusive; None for any
+    #: ms since 1970, inclusive, not negative; None for any
     timestamp_min_ms: int | None = None
 
     def narrowed(self, column: str, comparison: str, value: Any) -> "Bounds":
         """With one filter more: `=`, `<`, `<=`, `>`, `>=` or `in`. Others change nothing."""
         if column in ("topic", "partition") and comparison in ("=", "in"):
-            values = frozenset((value,) if comparison == "=" else value)
+            values = frozenset((value,) if comparison == "=" else _known(value))
             if column == "topic":
                 return replace(self, topics=values if self.topics is None else self.topics & values)
             return replace(self, partitions=values if self.partitions is None else self.partitions & values)
@@ -39,12 +39,16 @@ class Bounds:
             return self._narrowed_offset(comparison, value)
         if column == "timestamp" and comparison in ("=", ">", ">=") and isinstance(value, datetime):
             low = _floor_ms(value)
-            return replace(self, timestamp_min_ms=max(low, self.timestamp_min_ms or low))
+            # leaders look up times from 1970 on: an earlier one lets everything pass
+            return self if low < 0 else replace(self, timestamp_min_ms=max(low, self.timestamp_min_ms or 0))
         return self
 
     def _narrowed_offset(self, comparison: str, value: Any) -> "Bounds":
         if comparison == "in":
-            return self._narrowed_offset(">=", min(value))._narrowed_offset("<=", max(value))
+            values = _known(value)
+            if not values:
+                return self._narrowed_offset("<", 0)
+            return self._narrowed_offset(">=", min(values))._narrowed_offset("<=", max(values))
         low, end = self.offset_min, self.offset_end
         if comparison in ("=", ">="):
             low = max(low, value)
@@ -71,6 +75,11 @@ class Bounds:
             start = max(item.start, self.offset_min, first)
             kept.append(replace(item, start=start, end=max(start, min(item.end, self.offset_end))))
         return kept
+
+
+def _known(values: Iterable[Any]) -> list[Any]:
+    """Those of an `in` that a row can equal: NULL equals nothing."""
+    return [value for value in values if value is not None]
 
 
 def _floor_ms(value: datetime) -> int:

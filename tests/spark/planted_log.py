@@ -67,6 +67,7 @@ class PlantedLogs:
         self._ids = {topic: index.to_bytes(16, "big") for index, topic in enumerate(self._topics, 7)}
         self._names = {topic_id: topic for topic, topic_id in self._ids.items()}
         self._begins: dict[tuple[str, int], int] = {}
+        self._described_epochs: dict[tuple[str, int], int] = {}
         self._port = 0
         self._started = threading.Event()
         self._loop = new_event_loop()
@@ -113,6 +114,11 @@ class PlantedLogs:
         self._logs[topic, partition] = _parsed(log)
         self._begins[topic, partition] = begins
 
+    def elect_unseen(self, topic: str, partition: int, log: Log) -> None:
+        """A leader whose metadata is still that of the epoch before it, with this log."""
+        self._described_epochs[topic, partition] = self._leader_epoch(topic, partition)
+        self.plant(topic, partition, log)
+
     def make_again(self, topic: str) -> None:
         """The topic has another id from now on."""
         (number,) = struct.unpack(">q", self._ids[topic][8:])
@@ -122,6 +128,9 @@ class PlantedLogs:
     def _leader_epoch(self, topic: str, partition: int) -> int:
         log = self._logs[topic, partition]
         return max(LEADER_EPOCH, log[-1][0].leader_epoch) if log else LEADER_EPOCH
+
+    def _described_epoch(self, topic: str, partition: int) -> int:
+        return self._described_epochs.get((topic, partition), self._leader_epoch(topic, partition))
 
     def _partitions(self, topic: str) -> list[int]:
         return sorted(index for name, index in self._logs if name == topic)
@@ -141,7 +150,7 @@ class PlantedLogs:
                 rows.append(MetadataTopic(code, name, bytes(16), ()))
                 continue
             partitions = tuple(
-                MetadataPartition(0, index, NODE_ID, self._leader_epoch(name, index), none, none, ())
+                MetadataPartition(0, index, NODE_ID, self._described_epoch(name, index), none, none, ())
                 for index in self._partitions(name)
             )
             rows.append(MetadataTopic(0, name, self._ids[name], partitions))
@@ -161,7 +170,7 @@ class PlantedLogs:
                     0, index, NODE_ID, epoch, 0, all_of_them, all_of_them, (), (), NODE_ID, 1, 0, ()
                 )
                 for index in self._partitions(name)
-                for epoch in [self._leader_epoch(name, index)]
+                for epoch in [self._described_epoch(name, index)]
             )
             rows.append(DescribedTopic(0, name, self._ids[name], False, (), partitions))
         exchange.respond(DescribeTopicPartitionsResponse(0, None, tuple(rows), None))
@@ -170,6 +179,7 @@ class PlantedLogs:
         rows = []
         for asked in exchange.message.partitions:
             start, end = self._end(self._names[asked.topic_id], asked.partition_index)
+            epoch = self._leader_epoch(self._names[asked.topic_id], asked.partition_index)
             if asked.timestamp >= 0:
                 offset = self._offset_by_time(self._names[asked.topic_id], asked)
             elif asked.timestamp == EARLIEST_TIMESTAMP:
@@ -177,9 +187,7 @@ class PlantedLogs:
             else:
                 offset = self._first_ends.pop((self._names[asked.topic_id], asked.partition_index), end)
             rows.append(
-                ListOffsetsPartitionResponse(
-                    asked.topic_id, asked.partition_index, 0, -1, offset, LEADER_EPOCH
-                )
+                ListOffsetsPartitionResponse(asked.topic_id, asked.partition_index, 0, -1, offset, epoch)
             )
         exchange.respond(ListOffsetsResponse(0, None, tuple(rows)))
 

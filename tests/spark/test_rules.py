@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
+from holdfast.client.core.history import RowWriter, topic_id_text
 from holdfast.client.core.outcomes import DeliveryOutcome
-from holdfast.durability.ledger import read_sends
+from holdfast.durability.ledger import forget_sends, read_sends
 from holdfast.durability.rules import RULES
 from holdfast.durability.rules.rule import Looks
 from holdfast.durability.segment_source import BATCH_SCHEMA
@@ -263,10 +264,17 @@ def one_in_sync_and_gone(history: RunHistory, batches: list[dict[str, Any]]) -> 
     del batches[10:]
 
 
+def one_in_sync_whose_end_is_damaged(history: RunHistory, batches: list[dict[str, Any]]) -> None:
+    # the record at offset 19 was in it; what it says of its offsets is as damaged as the rest
+    batches[6] |= {"last_offset": 7_019, "crc": 7, "crc_ok": False, "problem": "crc does not hold"}
+    del batches[7:10]
+
+
 MEMBER_CASES: dict[Callable[[RunHistory, list[dict[str, Any]]], None], dict[str, int]] = {
     all_in_sync_and_complete: {},
     one_in_sync_and_short: {"incomplete": 1},
     one_in_sync_and_gone: {"incomplete": 1},
+    one_in_sync_whose_end_is_damaged: {"incomplete": 1},
 }
 
 
@@ -283,6 +291,8 @@ class Judged:
     verdict: Verdict
     #: topic -> class -> rows
     found: dict[str, dict[str, int]]
+    #: batches of replicas below the high watermark that can be read
+    readable: int
 
 
 def judged(spark: Any, histories: list[RunHistory], folder: Path, **tables: Any) -> Judged:
@@ -292,7 +302,8 @@ def judged(spark: Any, histories: list[RunHistory], folder: Path, **tables: Any)
     found: dict[str, dict[str, int]] = {}
     for row in spark.table("violations").groupBy("topic", "class").count().collect():
         found.setdefault(row.topic, {})[row["class"]] = row["count"]
-    return Judged(verdict, found)
+    replica = spark.table("replica").where(f"last_offset < {HIGH_WATERMARK} AND problem IS NULL")
+    return Judged(verdict, found, replica.count())
 
 
 @pytest.fixture(scope="module")
@@ -356,9 +367,14 @@ def test_replicas_below_their_own_high_watermarks_are_a_note(planted: Judged) ->
     assert planted.verdict.notes[0] == (
         "replicas below their own high watermarks: "
         "broker 2 of one_in_sync_and_short-0 ends at 10, its mark is 40; "
+        "broker 2 of one_in_sync_whose_end_is_damaged-0 ends at 10, its mark is 40; "
         "broker 2 of one_replica_behind-0 ends at 20, its mark is 40; "
         "broker 2 of tail_of_one_replica_torn-0 ends at 30, its mark is 40"
     )
+
+
+def test_a_batch_that_cannot_be_read_is_not_counted_as_compared(planted: Judged) -> None:
+    assert planted.verdict.facts["replica_batches"] == planted.readable
 
 
 def test_samples_say_where_to_look(planted: Judged) -> None:
@@ -383,6 +399,9 @@ def test_samples_say_where_to_look(planted: Judged) -> None:
     assert details == {
         "one_in_sync_and_short": "replica 2 is in sync, offset 19 is acknowledged, it ends at 10",
         "one_in_sync_and_gone": "replica 3 is in sync, offset 19 is acknowledged, it has no log",
+        "one_in_sync_whose_end_is_damaged": (
+            "replica 2 is in sync, offset 19 is acknowledged, it ends at 10"
+        ),
     }
 
 
@@ -399,6 +418,31 @@ def test_a_clean_history_breaks_no_rule_and_was_really_looked_at(spark: Any, tmp
     assert not any(verdict.counts.values())
     assert verdict.exit_code == 0
     assert (verdict.facts["acked"], verdict.facts["ok"], verdict.facts["served"]) == (40, 40, 40)
+
+
+def test_sends_that_are_read_again_are_kept_in_memory_once(spark: Any, tmp_path: Path) -> None:
+    def kept() -> set[int]:
+        return set(spark.sparkContext._jsc.getPersistentRDDs().keySet())
+
+    ledger, before = write_ledger(tmp_path / "ledger", [clean_history("t")]), kept()
+    read_sends(spark, str(ledger))
+    assert kept() > before
+    forget_sends(spark)
+    assert kept() == before
+
+
+def test_each_topic_id_of_a_ledger_of_many_topics_is_known(spark: Any, tmp_path: Path) -> None:
+    rows, topics = (
+        RowWriter("demo", "p"),
+        {f"t{number}": number.to_bytes(16, "big") for number in range(1, 131)},
+    )
+    lines = []
+    for topic, topic_id in topics.items():
+        lines.append(rows.invoke(0, topic, 0, 7, -1, 1))
+        lines.append(rows.complete([0], topic, 0, DeliveryOutcome.OK, 0, 3, None, 2, topic_id))
+    (tmp_path / "demo.p.jsonl").write_text("".join(lines))
+    _, totals = read_sends(spark, str(tmp_path))
+    assert totals.topic_ids == {topic: (topic_id_text(topic_id),) for topic, topic_id in topics.items()}
 
 
 @pytest.mark.parametrize("runs", [("demo", "demo"), ("demo", "again")], ids=["one run", "two runs"])

@@ -145,6 +145,24 @@ def test_records_that_are_replaced_between_plan_and_read_are_not_taken_for_the_p
         stream.read(start, end)
 
 
+@pytest.mark.parametrize("has_read", [True, False], ids=["a running stream", "a new stream"])
+def test_an_election_between_metadata_and_offsets_is_no_loss(
+    node: PlantedLogs, streams: Any, has_read: bool
+) -> None:
+    stream = streams()
+    if has_read:
+        assert stream.next() == 140
+    node.elect_unseen("t", 0, batches(0, 100) + batches(100, 120, epoch=6))
+    stream.next()
+    stream.restart()
+    assert stream.next() == 0
+    assert sorted(stream.rows) == [
+        *values(0, 0, 100),
+        *values(0, 100, 120, epoch=6),
+        *values(1, 0, 40),
+    ]
+
+
 def test_a_topic_that_was_made_again_is_noticed(node: PlantedLogs, streams: Any) -> None:
     stream = streams()
     stream.next()

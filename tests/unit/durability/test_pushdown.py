@@ -22,6 +22,10 @@ SECOND = datetime(1970, 1, 1, 0, 0, 1, 500, tzinfo=UTC)
         ("partition", "=", 1, [("a", 1, 50, 80)]),
         ("partition", "<", 1, [("a", 0, 0, 100), ("a", 1, 50, 80), ("b", 0, 0, 10)]),
         ("offset", "in", (60, 7), [("a", 0, 7, 61), ("a", 1, 50, 61), ("b", 0, 7, 10)]),
+        ("offset", "in", (60, None), [("a", 0, 60, 61), ("a", 1, 60, 61), ("b", 0, 60, 60)]),
+        ("offset", "in", (None,), [("a", 0, 0, 0), ("a", 1, 50, 50), ("b", 0, 0, 0)]),
+        ("topic", "in", ("b", None), [("b", 0, 0, 10)]),
+        ("partition", "in", (None,), []),
         ("value", "=", b"x", [("a", 0, 0, 100), ("a", 1, 50, 80), ("b", 0, 0, 10)]),
     ],
 )
@@ -54,5 +58,8 @@ def test_a_time_is_looked_up_by_whole_milliseconds_and_cuts_the_beginning() -> N
     assert bounds.timestamp_min_ms == 1_000
     naive = Bounds().narrowed("timestamp", ">=", SECOND.replace(tzinfo=None))
     assert naive.timestamp_min_ms == 1_000
+    before = Bounds().narrowed("timestamp", ">=", datetime(1969, 12, 31, tzinfo=UTC))
+    assert before.timestamp_min_ms is None, "a record may be older than 1970, and no leader looks that up"
+    assert before.narrowed("timestamp", ">=", SECOND).timestamp_min_ms == 1_000
     found = bounds.cut(RANGES[:2], {("a", 0): 30, ("a", 1): 80})
     assert [(item.start, item.end) for item in found] == [(30, 100), (80, 80)]

@@ -8,9 +8,14 @@ import pytest
 from holdfast.client.consumer import ConsumerRecord
 from holdfast.client.core.history import RowWriter, make_value, value_crc32c
 from holdfast.client.core.outcomes import DeliveryOutcome
+from holdfast.localcluster import pytest_verdict
 from holdfast.localcluster.pytest_verdict import Send, judge_plain, plain_verdict, sends_of
+from holdfast.protocol.topic_names import TopicPartition
 
 ROWS = RowWriter("run", "p")
+SENT = ROWS.invoke(0, "t", 0, 7, -1, 1)
+ANSWER = ROWS.complete([0], "t", 0, DeliveryOutcome.OK, 5, 3, None, 2)
+PLACE = TopicPartition("t", 0)
 Sends = dict[tuple[str, str, int], Send]
 
 
@@ -78,6 +83,27 @@ def test_each_class_is_found_alone(
     assert len(verdict.lines) == sum(counts.values())
 
 
+def test_behind_the_end_from_before_the_ledger_unknown_records_are_no_anomaly() -> None:
+    sends, records = good()
+    records += [record(4, make_value("q", 0, 40)), record(5, b"of another client")]
+    live = judge_plain(sends, records, settled={PLACE: 4})
+    assert (live.exit_code, live.counts) == (0, {}), str(live)
+    again = judge_plain(sends, records, settled={PLACE: 6})
+    assert (again.exit_code, again.counts) == (5, {"unexpected": 2}), str(again)
+    sends["t", "p", 3].outcome = "fail"
+    refused = judge_plain(sends, records, settled={PLACE: 3})
+    assert (refused.exit_code, refused.counts) == (5, {"unexpected": 1}), "the ledger knows this one"
+
+
+def test_what_retention_has_taken_is_not_lost_and_the_verdict_is_inconclusive() -> None:
+    sends, records = good()
+    cut = judge_plain(sends, records[2:], starts={PLACE: 2})
+    assert (cut.exit_code, cut.counts) == (6, {}), str(cut)
+    assert "2 answered sends lie before the beginning" in str(cut)
+    short = judge_plain(sends, records[2:3], starts={PLACE: 2})
+    assert (short.exit_code, short.counts) == (4, {"lost": 1}), str(short)
+
+
 def test_a_ledger_is_read_up_to_a_cut_last_line(tmp_path: Path) -> None:
     path = tmp_path / "run.p.jsonl"
     sent = [ROWS.invoke(n, "t", 0, 7, -1, 1) for n in (0, 1)]
@@ -90,6 +116,15 @@ def test_a_ledger_is_read_up_to_a_cut_last_line(tmp_path: Path) -> None:
     ("text", "reason"),
     [
         ("", "0 acknowledged sends"),
+        (
+            SENT + ANSWER + ROWS.complete([0], "t", 0, DeliveryOutcome.OK, 6, 3, None, 2),
+            "line 3: contradicts",
+        ),
+        (
+            SENT + ANSWER + ROWS.complete([0], "t", 0, DeliveryOutcome.FAIL, -1, -1, "E", 2),
+            "line 3: contradicts",
+        ),
+        (SENT + ROWS.complete([0], "t", 0, DeliveryOutcome.OK1, 5, 3, None, 2), "line 2: contradicts"),
         ("rubbish\n", "line 1: no line of a ledger"),
         (ROWS.invoke(0, "t", 0, 7, -1, 1) * 2, "line 2: written down more than once"),
         (ROWS.complete([0], "t", 0, DeliveryOutcome.OK, 5, 3, None, 2), "line 1: an answer that cannot be"),
@@ -101,3 +136,27 @@ async def test_what_proves_nothing_is_inconclusive(tmp_path: Path, text: str, re
     verdict = await plain_verdict(tmp_path, "127.0.0.1:1", 1)
     assert verdict.exit_code == 6
     assert reason in str(verdict)
+
+
+async def test_a_verdict_asks_for_ends_before_it_reads_the_ledger_and_names_files_that_it_does_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "run.p.jsonl"
+    path.write_text(SENT.replace('"value_crc32c":7', f'"value_crc32c":{value_crc32c(value(0))}') + ANSWER)
+    (tmp_path / "run.q.jsonl.gz").write_bytes(b"packed")
+    later = ROWS.invoke(1, "t", 0, value_crc32c(value(1)), -1, 3)
+
+    async def ends(servers: str, topics: set[str]) -> dict[TopicPartition, int]:
+        path.write_text(path.read_text() + later)  # a producer goes on
+        return {PLACE: 6}
+
+    async def served(
+        servers: str, topics: set[str]
+    ) -> tuple[dict[TopicPartition, int], list[ConsumerRecord]]:
+        return {PLACE: 0}, [record(5, value(0)), record(6, value(1)), record(7, value(2))]
+
+    monkeypatch.setattr(pytest_verdict, "_ends", ends)
+    monkeypatch.setattr(pytest_verdict, "_served", served)
+    verdict = await plain_verdict(tmp_path, "unused:1", 1)
+    assert (verdict.exit_code, verdict.counts) == (6, {}), str(verdict)
+    assert verdict.lines == (f"ledger: {tmp_path / 'run.q.jsonl.gz'} is no *.jsonl and was passed over",)
