@@ -25,7 +25,7 @@ from holdfast.durability.rules import (
     rewritten,
     unexpected,
 )
-from holdfast.durability.rules.rule import Rule
+from holdfast.durability.rules.rule import END_OF_ROW, Rule
 
 _MODULES = (
     lost, moved, duplicated, unexpected, misplaced, corrupt, reordered, overtaken,
@@ -70,18 +70,19 @@ FROM (SELECT *, max(offset) OVER earlier AS highest,
 WHERE offset <= highest
 """
 
-#: How much of the replicas there is, and how much of it the comparison could see.
+#: How much of the replicas there is, and how much of it the comparison could see: not what cannot be read.
 COMPARED_SQL = """
-SELECT count(last_offset) AS batches, count_if(last_offset < high_watermark) AS compared,
+SELECT count(last_offset) AS batches,
+       count_if(last_offset < high_watermark AND problem IS NULL) AS compared,
        count(DISTINCT broker, topic, partition) AS replicas
 FROM replica LEFT JOIN marks USING (broker, topic, partition)
 """
 
 #: Replicas that end below their own high watermark; `log_end` is NULL without a log. No violation: a power
 #: cut may take what was not flushed, and the others still have it.
-SHORT_SQL = """
+SHORT_SQL = f"""
 SELECT broker, topic, partition, high_watermark,
-       max(coalesce(CASE WHEN problem IS NULL THEN last_offset + 1 END, base_offset)) AS log_end
+       max({END_OF_ROW}) AS log_end
 FROM marks LEFT JOIN replica USING (broker, topic, partition)
 GROUP BY broker, topic, partition, high_watermark
 HAVING log_end IS NULL AND high_watermark > 0 OR log_end < high_watermark

@@ -3,7 +3,7 @@
 The ISR is asked for after the ledger was read, and files are read after that.
 """
 
-from holdfast.durability.rules.rule import NO_SEND, Looks, Rule
+from holdfast.durability.rules.rule import END_OF_ROW, NO_SEND, Looks, Rule
 
 RULE = Rule(
     name="incomplete",
@@ -21,7 +21,7 @@ RULE = Rule(
               FROM sends JOIN ends USING (topic, partition) WHERE acked GROUP BY topic, partition)
           USING (topic, partition)
         LEFT JOIN (SELECT broker, topic, partition, max(segment) AS segment,
-                          max(coalesce(last_offset + 1, base_offset)) AS log_end
+                          max({END_OF_ROW}) AS log_end
                    FROM replica GROUP BY broker, topic, partition)
           USING (broker, topic, partition)
         WHERE is_in_sync AND needed > coalesce(log_end, 0)""",

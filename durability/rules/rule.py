@@ -56,6 +56,10 @@ class Rule:
         return self.looks in (Looks.REPLICAS, Looks.MEMBERS)
 
 
+#: Where what a row of `replica` is known to hold ends. A batch whose crc does not hold says nothing of its
+#: offsets; the name of its segment does.
+END_OF_ROW = """CASE WHEN problem IS NULL THEN coalesce(last_offset + 1, base_offset)
+                          ELSE CAST(substring_index(segment, '.', 1) AS long) END"""
 #: The columns of a send.
 SENT = "SELECT DISTINCT topic, partition, offset, run, producer, pseq"
 SAME_SEND = "n.producer = o.producer AND n.pseq = o.pseq"

@@ -263,10 +263,17 @@ def one_in_sync_and_gone(history: RunHistory, batches: list[dict[str, Any]]) -> 
     del batches[10:]
 
 
+def one_in_sync_whose_end_is_damaged(history: RunHistory, batches: list[dict[str, Any]]) -> None:
+    # the record at offset 19 was in it; what it says of its offsets is as damaged as the rest
+    batches[6] |= {"last_offset": 7_019, "crc": 7, "crc_ok": False, "problem": "crc does not hold"}
+    del batches[7:10]
+
+
 MEMBER_CASES: dict[Callable[[RunHistory, list[dict[str, Any]]], None], dict[str, int]] = {
     all_in_sync_and_complete: {},
     one_in_sync_and_short: {"incomplete": 1},
     one_in_sync_and_gone: {"incomplete": 1},
+    one_in_sync_whose_end_is_damaged: {"incomplete": 1},
 }
 
 
@@ -283,6 +290,8 @@ class Judged:
     verdict: Verdict
     #: topic -> class -> rows
     found: dict[str, dict[str, int]]
+    #: batches of replicas below the high watermark that can be read
+    readable: int
 
 
 def judged(spark: Any, histories: list[RunHistory], folder: Path, **tables: Any) -> Judged:
@@ -292,7 +301,8 @@ def judged(spark: Any, histories: list[RunHistory], folder: Path, **tables: Any)
     found: dict[str, dict[str, int]] = {}
     for row in spark.table("violations").groupBy("topic", "class").count().collect():
         found.setdefault(row.topic, {})[row["class"]] = row["count"]
-    return Judged(verdict, found)
+    replica = spark.table("replica").where(f"last_offset < {HIGH_WATERMARK} AND problem IS NULL")
+    return Judged(verdict, found, replica.count())
 
 
 @pytest.fixture(scope="module")
@@ -356,9 +366,14 @@ def test_replicas_below_their_own_high_watermarks_are_a_note(planted: Judged) ->
     assert planted.verdict.notes[0] == (
         "replicas below their own high watermarks: "
         "broker 2 of one_in_sync_and_short-0 ends at 10, its mark is 40; "
+        "broker 2 of one_in_sync_whose_end_is_damaged-0 ends at 10, its mark is 40; "
         "broker 2 of one_replica_behind-0 ends at 20, its mark is 40; "
         "broker 2 of tail_of_one_replica_torn-0 ends at 30, its mark is 40"
     )
+
+
+def test_a_batch_that_cannot_be_read_is_not_counted_as_compared(planted: Judged) -> None:
+    assert planted.verdict.facts["replica_batches"] == planted.readable
 
 
 def test_samples_say_where_to_look(planted: Judged) -> None:
@@ -383,6 +398,9 @@ def test_samples_say_where_to_look(planted: Judged) -> None:
     assert details == {
         "one_in_sync_and_short": "replica 2 is in sync, offset 19 is acknowledged, it ends at 10",
         "one_in_sync_and_gone": "replica 3 is in sync, offset 19 is acknowledged, it has no log",
+        "one_in_sync_whose_end_is_damaged": (
+            "replica 2 is in sync, offset 19 is acknowledged, it ends at 10"
+        ),
     }
 
 
