@@ -7,7 +7,7 @@ Reads only; what cannot be read is reported and passed over, no error.
 import gzip
 import mmap
 import struct
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -294,6 +294,14 @@ def replica_folders(log_dirs: dict[str, int], topics: frozenset[str] | None = No
     return found
 
 
+def has_replicas(log_dir: str, topics: Collection[str]) -> bool:
+    """Some replica of these topics is in the log dir, or may be; False without such a folder."""
+    try:
+        return Path(log_dir).is_dir() and bool(replica_folders({log_dir: 0}, frozenset(topics)))
+    except OSError:
+        return True  # it cannot be listed
+
+
 def segment_paths(folder: str) -> list[Path]:
     """The segment files of a partition folder in offset order."""
     return sorted(path for path in Path(folder).iterdir() if path.suffix == ".log" and path.stem.isdecimal())
@@ -330,13 +338,14 @@ def log_start(folder: str) -> int | None:
 
 
 def _checkpoint(path: Path) -> dict[tuple[str, int], int] | None:
-    """The rows behind version and number of rows; None when the file is missing, cut or no checkpoint."""
+    """The rows behind version and number of rows; None when the file is missing, cut, no checkpoint or
+    not to be read."""
     try:
         version, count, *lines = _sound_lines(path.read_text(encoding="utf-8"))
         rows = [line.rsplit(" ", 2) for line in lines[:-1]]
         offsets = {(topic, int(partition)): int(offset) for topic, partition, offset in rows}
         is_whole = version == "0" and int(count) == len(rows) and lines[-1:] == [""]
-    except (FileNotFoundError, ValueError):
+    except (OSError, ValueError):
         return None
     return offsets if is_whole else None
 

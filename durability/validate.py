@@ -47,7 +47,7 @@ from holdfast.durability.rules import (
 )
 from holdfast.durability.rules.rule import Looks, Rule
 from holdfast.durability.segment_source import BATCH_SCHEMA
-from holdfast.durability.segments import HIGH_WATERMARKS, high_watermarks
+from holdfast.durability.segments import HIGH_WATERMARKS, has_replicas, high_watermarks
 from holdfast.durability.session import local_path, start_session, stop_session
 from holdfast.durability.source import plan_ranges
 from holdfast.durability.verdict import SAMPLES_MAX, Verdict, inconclusive
@@ -282,17 +282,18 @@ def served_log(spark: Any, options: ValidateOptions, ranges: list[OffsetRange]) 
 def replicas(
     spark: Any, log_dirs: Mapping[int, str], topics: tuple[str, ...], looks: Mapping[str, TopicLook]
 ) -> dict[str, Any]:
-    """Tables `replica`, `marks` and `members` of durability.rules.rule, and notes; none without log dirs."""
+    """Tables `replica`, `marks` and `members` of durability.rules.rule, and doubts; none without log dirs."""
     if not log_dirs:
         return {}
     paths = [(broker, path) for broker, text in sorted(log_dirs.items()) for path in text.split(",")]
-    marks, notes = [], []
+    marks, doubts = [], []
     for broker, path in paths:
         found = high_watermarks(path)
-        if found is None:
-            notes.append(
+        if found is None and has_replicas(path, topics):
+            doubts.append(
                 f"{path} of broker {broker} has no whole {HIGH_WATERMARKS}: nothing of it was compared"
             )
+        if found is None:
             continue
         marks += [(broker, *place, mark) for place, mark in sorted(found.items()) if place[0] in topics]
     batches = (
@@ -316,7 +317,7 @@ def replicas(
         "replicas_assigned": sum(
             len(partition.replicas) for seen in looks.values() for partition in seen.partitions.values()
         ),
-        "notes": tuple(notes),
+        "doubts": tuple(doubts),
     }
 
 
@@ -371,9 +372,9 @@ def judge(
     partitions: int = 0,
     one_clock: bool = False,
     has_order: bool = True,
-    notes: tuple[str, ...] = (),
+    doubts: tuple[str, ...] = (),
 ) -> Verdict:
-    """Run the rules over these tables (durability.rules.rule); `notes` say how they were read."""
+    """Run the rules over these tables (durability.rules.rule); `doubts` say what of them is missing."""
     sends.createOrReplaceTempView("sends")
     log.cache().createOrReplaceTempView("log")
     for name, table, schema in (
@@ -403,18 +404,18 @@ def judge(
         shown = {name: value for name, value in row.asDict().items() if name not in ("class", "total", "nth")}
         samples.setdefault(row["class"], []).append(shown)
     facts = _facts(totals, seen, partitions)
-    doubts: tuple[str, ...] = ()
+    notes = _notes(totals)
     if replica is not None:
         compared = spark.sql(COMPARED_SQL).first()
         facts["replica_batches"], facts["replica_batches_seen"] = compared.compared, compared.batches
         if replicas_assigned:
             facts["replicas_seen"], facts["replicas"] = compared.replicas, replicas_assigned
-        notes += _short_notes(spark.sql(SHORT_SQL).collect())
+        notes = _short_notes(spark.sql(SHORT_SQL).collect()) + notes
         if compared.compared == 0:
-            doubts = ("no batch of a replica lies below a checkpointed high watermark: nothing was compared",)
-    return Verdict(
-        counts=counts, samples=samples, facts=facts, notes=(*notes, *_notes(totals)), doubts=doubts
-    )
+            doubts += (
+                "no batch of a replica lies below a checkpointed high watermark: nothing was compared",
+            )
+    return Verdict(counts=counts, samples=samples, facts=facts, notes=notes, doubts=doubts)
 
 
 def _pair(spark: Any) -> tuple[Mapping[str, int], bool]:

@@ -245,6 +245,11 @@ def _cut_and_other(run: Plain) -> None:
     _other_batch(run, 1, 3)
 
 
+def _damaged_and_unmarked(run: Plain) -> None:
+    _flipped(run)
+    run.without_marks = {2}
+
+
 def _unmarked(run: Plain) -> None:
     run.without_marks = {1, 2, 3}
 
@@ -278,6 +283,12 @@ REPLICAS = {
     ),
     "a member of the ISR has no log": Fault(
         lambda run: run.replicas[3].pop(1), 5, {"incomplete": 1}, says="replica 3 .* it has no log"
+    ),
+    "one broker without high watermarks": Fault(
+        _damaged_and_unmarked,
+        6,
+        says="broker-2 of broker 2 has no whole replication-offset-checkpoint",
+        is_fast=True,
     ),
     "no high watermarks": Fault(_unmarked, 6, says="nothing was compared"),
     "a loss, and a replica that differs": Fault(_cut_and_other, 4, {"lost": 3, "diverged": 1}),

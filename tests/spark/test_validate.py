@@ -97,8 +97,10 @@ def test_replicas_that_are_damaged_short_or_gone_are_told(spark: Any, tmp_path: 
     assert {name: count for name, count in verdict.counts.items() if count} == {"damaged": 1}
     assert verdict.samples["damaged"][0]["command"] == f"holdfast dump-log --files {damaged}"
     assert verdict.samples["damaged"][0]["detail"] == f"batch on replica 2, {damaged.name} at byte 0"
-    assert verdict.notes == (
+    assert verdict.doubts == (
         f"{dirs[4]} of broker 4 has no whole replication-offset-checkpoint: nothing of it was compared",
+    )
+    assert verdict.notes == (
         "replicas below their own high watermarks: broker 3 of t-0 ends at 5, its mark is 20; "
         "broker 3 of t-1 has no log, its mark is 20",
     )

@@ -19,6 +19,7 @@ from holdfast.durability.segments import (
     Torn,
     Undecodable,
     batch_records,
+    has_replicas,
     high_watermarks,
     log_start,
     parse_log_dirs,
@@ -193,6 +194,13 @@ def test_high_watermarks_come_from_the_checkpoint(tmp_path: Path) -> None:
         (tmp_path / name).write_text(text)
     assert high_watermarks(str(tmp_path)) == {("my-topic", 0): 17, ("other", 3): 0}
     assert recovery_points(str(tmp_path)) == high_watermarks(str(tmp_path))
+
+
+def test_a_log_dir_has_replicas_of_some_topics(tmp_path: Path) -> None:
+    (tmp_path / "my-topic-0").mkdir()
+    assert has_replicas(str(tmp_path), ("other", "my-topic"))
+    assert not has_replicas(str(tmp_path), ("other",))
+    assert not has_replicas(str(tmp_path / "missing"), ("my-topic",))
 
 
 def test_a_checkpoint_that_is_cut_is_none(tmp_path: Path) -> None:
