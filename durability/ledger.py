@@ -7,6 +7,7 @@ other, make a ledger unreadable, by file and line. Never judges the log.
 
 import gzip
 import json
+import os
 import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -71,11 +72,12 @@ SELECT run, producer, topic,
 FROM sends
 GROUP BY run, producer, topic
 """
-_REMARKS_SQL = """
+#: Of what is only shown some rows are enough; each topic id is needed.
+_REMARKS_SQL = f"""
 SELECT * FROM (SELECT -pseq AS kind, run AS text, topic, count(*) OVER (PARTITION BY pseq) AS total,
                       row_number() OVER (PARTITION BY pseq ORDER BY t0, run, topic) AS nth
                FROM all_sends WHERE pseq < 0)
-WHERE nth <= 100
+WHERE nth <= 100 OR kind = {TOPIC_ID}
 ORDER BY kind, nth
 """
 
@@ -143,12 +145,20 @@ def ledger_files(path: str) -> list[str]:
 
 
 def passed_over(path: str) -> list[str]:
-    """Files in the ledger folder that hold something and are not read: what they say is not known."""
+    """What in the ledger folder may hold something and is not read: other files, links to folders, links to
+    nothing, folders that may not be looked into. What they say is not known."""
     root = Path(path)
     if not root.is_dir():
         return []
-    others = [file for file in sorted(root.rglob("*")) if file.is_file() and not _is_ledger(file)]
-    return [str(file) for file in others if file.stat().st_size > 0]
+    return [str(file) for file in sorted(root.rglob("*")) if _is_passed_over(file)]
+
+
+def _is_passed_over(file: Path) -> bool:
+    if file.is_dir():
+        return file.is_symlink() or not os.access(file, os.R_OK | os.X_OK)
+    if file.is_file():
+        return not _is_ledger(file) and file.stat().st_size > 0
+    return True
 
 
 def _is_ledger(file: Path) -> bool:
@@ -205,6 +215,11 @@ def read_sends(spark: Any, path: str, *, is_foreign: bool = False) -> tuple[Any,
     sends = everything.where("pseq >= 0")
     sends.createOrReplaceTempView("sends")
     return sends, _totals_of(spark, files)
+
+
+def forget_sends(spark: Any) -> None:
+    """Let go of what `read_sends` keeps in memory; it is read again before it is used again."""
+    spark.table("all_sends").unpersist()
 
 
 def _lines(spark: Any, files: list[str], *, is_foreign: bool) -> Any:

@@ -4,7 +4,6 @@ Looks at the place that was acknowledged, in each replica: the record is still t
 one has its place since, or the log ends before it. Reads segment files with the validator's own decoder.
 """
 
-import mmap
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,7 +37,8 @@ class _Found:
 def story_of(
     log_dirs: Mapping[int, str], topic: str, partition: int, offset: int, producer: str, pseq: int
 ) -> str:
-    """A sentence about a lost record; empty without replicas of its partition. Raises: OSError."""
+    """A sentence about a lost record; empty without replicas of its partition. Raises: OSError,
+    ValueError for a log dir that is not there."""
     found = [
         _look(folder.broker, folder.path, offset, producer, pseq)
         for broker, dirs in sorted(log_dirs.items())
@@ -77,10 +77,9 @@ def _look(broker: int, folder: str, offset: int, producer: str, pseq: int) -> _F
 
 
 def _batches(path: Path) -> list[SegmentBatch]:
-    if path.stat().st_size == 0:
-        return []
-    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        return [found for found in read_segment(data, int(path.stem)) if isinstance(found, SegmentBatch)]
+    # a copy: a follower that truncates a file would take the pages of a map away
+    data = path.read_bytes()
+    return [found for found in read_segment(data, int(path.stem)) if isinstance(found, SegmentBatch)]
 
 
 def _holds(batch: SegmentBatch, offset: int, producer: str, pseq: int) -> bool:

@@ -28,6 +28,7 @@ from holdfast.durability.ledger import (
     Totals,
     UnreadableLedger,
     check_partitions,
+    forget_sends,
     ledger_files,
     passed_over,
     read_sends,
@@ -56,6 +57,8 @@ from holdfast.durability.verdict import SAMPLES_MAX, Verdict, inconclusive
 MARKS_SCHEMA = "broker int, topic string, partition int, high_watermark long"
 #: Columns of view `ends`.
 ENDS_SCHEMA = "topic string, partition int, settled_end long, served_end long"
+#: Where logs begin that retention has cut.
+STARTS_SCHEMA = "topic string, partition int, log_start long"
 #: Columns of view `members`.
 MEMBERS_SCHEMA = "broker int, topic string, partition int, is_in_sync boolean"
 #: Files passed over that are named.
@@ -178,7 +181,7 @@ def _read_ledger(spark: Any, options: ValidateOptions) -> tuple[list[OffsetRange
         wanted = set(totals.topics)
         if wanted <= topics or isinstance(settled, ClientError):
             return settled, sends, totals
-        sends.unpersist()
+        forget_sends(spark)
 
 
 def _check_topic_ids(totals: Totals, topics: Mapping[str, TopicLook]) -> None:
@@ -220,7 +223,7 @@ def _with_places(verdict: Verdict, log_dirs: Mapping[int, str]) -> Verdict:
     """The verdict whose samples say more: with which command to look at a replica, what replicas have of a
     lost record."""
     for row in verdict.samples.get("lost", ()) if log_dirs else ():
-        with suppress(OSError):
+        with suppress(OSError, ValueError):  # files of a running broker change and go
             story = story_of(
                 log_dirs, row["topic"], row["partition"], row["offset"], row["producer"], row["pseq"]
             )
@@ -324,14 +327,14 @@ def replicas(
 def _without_expired(sends: Any, ranges: list[OffsetRange]) -> tuple[Any, int]:
     """The sends without those whose answer names a place before their log begins now, and how many these
     are: retention took them, and nothing can be said of them any more."""
-    is_expired = F.lit(False)
-    for item in ranges:
-        if item.start > 0:
-            place = (F.col("topic") == item.topic) & (F.col("partition") == item.partition)
-            is_expired |= place & (F.col("offset") < item.start)
-    is_expired = F.coalesce(is_expired, F.lit(False))
-    expired = sends.where(is_expired).count() if any(item.start > 0 for item in ranges) else 0
-    return (sends.where(~is_expired), expired) if expired else (sends, 0)
+    begun = [(item.topic, item.partition, item.start) for item in ranges if item.start > 0]
+    if not begun:
+        return sends, 0
+    starts = sends.sparkSession.createDataFrame(begun, STARTS_SCHEMA)
+    placed = sends.join(F.broadcast(starts), ["topic", "partition"], "left")
+    is_expired = F.coalesce(F.col("offset") < F.col("log_start"), F.lit(False))
+    expired = placed.where(is_expired).count()
+    return (placed.where(~is_expired).select(*sends.columns), expired) if expired else (sends, 0)
 
 
 def _with_expired(verdict: Verdict, totals: Totals, expired: int, ranges: Sequence[OffsetRange]) -> Verdict:

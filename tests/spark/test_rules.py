@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
+from holdfast.client.core.history import RowWriter, topic_id_text
 from holdfast.client.core.outcomes import DeliveryOutcome
-from holdfast.durability.ledger import read_sends
+from holdfast.durability.ledger import forget_sends, read_sends
 from holdfast.durability.rules import RULES
 from holdfast.durability.rules.rule import Looks
 from holdfast.durability.segment_source import BATCH_SCHEMA
@@ -417,6 +418,25 @@ def test_a_clean_history_breaks_no_rule_and_was_really_looked_at(spark: Any, tmp
     assert not any(verdict.counts.values())
     assert verdict.exit_code == 0
     assert (verdict.facts["acked"], verdict.facts["ok"], verdict.facts["served"]) == (40, 40, 40)
+
+
+def test_sends_that_are_read_again_are_not_kept_in_memory_twice(spark: Any, tmp_path: Path) -> None:
+    read_sends(spark, str(write_ledger(tmp_path / "ledger", [clean_history("t")])))
+    kept = spark.table("all_sends")
+    assert kept.storageLevel.useMemory
+    forget_sends(spark)
+    assert not kept.storageLevel.useMemory
+
+
+def test_each_topic_id_of_a_ledger_of_many_topics_is_known(spark: Any, tmp_path: Path) -> None:
+    rows, lines = RowWriter("demo", "p"), []
+    topics = {f"t{number}": number.to_bytes(16, "big") for number in range(1, 131)}
+    for topic, topic_id in topics.items():
+        lines.append(rows.invoke(0, topic, 0, 7, -1, 1))
+        lines.append(rows.complete([0], topic, 0, DeliveryOutcome.OK, 0, 3, None, 2, topic_id))
+    (tmp_path / "demo.p.jsonl").write_text("".join(lines))
+    _, totals = read_sends(spark, str(tmp_path))
+    assert totals.topic_ids == {topic: (topic_id_text(topic_id),) for topic, topic_id in topics.items()}
 
 
 @pytest.mark.parametrize("runs", [("demo", "demo"), ("demo", "again")], ids=["one run", "two runs"])

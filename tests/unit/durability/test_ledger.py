@@ -25,6 +25,23 @@ def test_files_are_found_all_the_way_down_and_the_others_are_named(tmp_path: Pat
     assert passed_over(str(tmp_path / "notes.txt")) == []
 
 
+def test_links_and_closed_folders_in_a_ledger_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "p2.jsonl").write_text(LINE)
+    ledger = tmp_path / "ledger"
+    (ledger / "closed").mkdir(parents=True)
+    (ledger / "p1.jsonl").write_text(LINE)
+    (ledger / "p3.jsonl").symlink_to(ledger / "p1.jsonl")
+    (ledger / "folder").symlink_to(tmp_path / "elsewhere")
+    (ledger / "nothing.jsonl").symlink_to(tmp_path / "missing")
+    # what is closed to others is open to root
+    monkeypatch.setattr("os.access", lambda path, mode: Path(path).name != "closed")
+    assert ledger_files(str(ledger)) == [str(ledger / name) for name in ("p1.jsonl", "p3.jsonl")]
+    assert passed_over(str(ledger)) == [str(ledger / name) for name in ("closed", "folder", "nothing.jsonl")]
+
+
 def test_a_folder_without_ledgers_proves_nothing(tmp_path: Path) -> None:
     with pytest.raises(UnreadableLedger, match="no ledger file"):
         ledger_files(str(tmp_path))
