@@ -420,23 +420,17 @@ def test_a_clean_history_breaks_no_rule_and_was_really_looked_at(spark: Any, tmp
     assert (verdict.facts["acked"], verdict.facts["ok"], verdict.facts["served"]) == (40, 40, 40)
 
 
-def test_sends_that_are_read_again_are_kept_in_memory_once(spark: Any, tmp_path: Path) -> None:
-    def kept() -> set[int]:
-        return set(spark.sparkContext._jsc.getPersistentRDDs().keySet())
-
-    ledger, before = write_ledger(tmp_path / "ledger", [clean_history("t")]), kept()
-    read_sends(spark, str(ledger))
-    assert kept() > before
+def test_sends_that_are_read_again_are_not_kept_in_memory_twice(spark: Any, tmp_path: Path) -> None:
+    read_sends(spark, str(write_ledger(tmp_path / "ledger", [clean_history("t")])))
+    kept = spark.table("all_sends")
+    assert kept.storageLevel.useMemory
     forget_sends(spark)
-    assert kept() == before
+    assert not kept.storageLevel.useMemory
 
 
 def test_each_topic_id_of_a_ledger_of_many_topics_is_known(spark: Any, tmp_path: Path) -> None:
-    rows, topics = (
-        RowWriter("demo", "p"),
-        {f"t{number}": number.to_bytes(16, "big") for number in range(1, 131)},
-    )
-    lines = []
+    rows, lines = RowWriter("demo", "p"), []
+    topics = {f"t{number}": number.to_bytes(16, "big") for number in range(1, 131)}
     for topic, topic_id in topics.items():
         lines.append(rows.invoke(0, topic, 0, 7, -1, 1))
         lines.append(rows.complete([0], topic, 0, DeliveryOutcome.OK, 0, 3, None, 2, topic_id))
