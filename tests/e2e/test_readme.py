@@ -11,7 +11,7 @@ import pytest
 from holdfast.localcluster.nodes import ClusterError
 from holdfast.localcluster.processes import LocalCluster
 
-pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.timeout(660)]
 
 README = Path(__file__).parents[2] / "README.md"
 
@@ -58,7 +58,7 @@ def test_the_commands_of_the_readme_work_in_their_order(tmp_path: Path) -> None:
     script = "set -eu\n" + "".join(f"echo '##' {index}\n{line}\n" for index, line in enumerate(typed))
     try:
         done = subprocess.run(
-            ["bash", "-c", script], env=environment, capture_output=True, text=True, timeout=280, check=False
+            ["bash", "-c", script], env=environment, capture_output=True, text=True, timeout=600, check=False
         )
     finally:
         if (tmp_path / "hold" / "cluster.json").exists():
