@@ -229,11 +229,19 @@ class FetchPath:
         proposals: list[tuple[PartitionId, Proposal]],
     ) -> None:
         key = PartitionId(listed.topic_id, listed.partition_index)
+        partition, former = self._partitions.get(key), session.rows.get(key)
+        # What was to be read for the answer was deleted before it was read: an error took its place.
+        was_deleted = (
+            former is not None
+            and partition is not None
+            and former.fetch_offset < partition.log.log_start_offset
+        )
         row = self._sessions.list_row(
             session, key, listed.fetch_offset, listed.current_leader_epoch, max(1, listed.max_bytes)
         )
+        if was_deleted:
+            row.sent_high_watermark = -1
         row.verify = listed.has_refused
-        partition = self._partitions.get(key)
         if partition is None:
             row.refusal = Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         else:
@@ -279,8 +287,9 @@ class FetchPath:
                     UNKNOWN_SIZE_BYTES if sizes is None else sizes.between(row.fetch_offset, row.end_offset)
                 )
                 left -= min(size, row.max_bytes)
-            # The follower takes no high watermark from a diverging answer (R82).
-            due.sent_high_watermark = row.high_watermark if row.diverging is None else -1
+            # The follower takes no high watermark from a diverging answer (R82), nor from an error.
+            is_taken = row.diverging is None and row.error_code == ErrorCode.NONE
+            due.sent_high_watermark = row.high_watermark if is_taken else -1
             self._sessions.close_row(due)
         for quiet in session.watermark_rows.values():
             partition = self._partitions.get(quiet.key)

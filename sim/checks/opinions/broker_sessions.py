@@ -40,6 +40,8 @@ class _Session:
     leaves_from: int | None = None
     #: it is being fenced in slices, rightly: what it says meanwhile comes too late
     is_ending: bool = False
+    #: it gives up its seats in several events, each of which the others must have applied
+    leaves_in_slices: bool = False
 
 
 class BrokerSessions:
@@ -75,6 +77,7 @@ class BrokerSessions:
         elif type(message) is BrokerRegistrationRequest:
             if not _is_refused(effects):
                 found += _registered(message, before, core.latest, core.config)
+                self._former_leaves(message.broker_id, before, now_ms)
         elif type(event) is ConnectionClosed:
             found += self._connection_closed(event, before, effects)
         elif type(event) is Probed:
@@ -134,6 +137,7 @@ class BrokerSessions:
         wanted = self._wanted(row, session, request, before, leads=leads)
         if wanted == "leaving" and not row.in_controlled_shutdown:
             session.leaves_from = self._core.latest.offset
+            session.leaves_in_slices = _needs_slices(before, request.broker_id)
         got = _state(after)
         if wanted is None or got == wanted:
             return []
@@ -226,6 +230,13 @@ class BrokerSessions:
                 )
         return found
 
+    def _former_leaves(self, broker_id: int, before: MetadataImage, now_ms: int) -> None:
+        """The process that registers anew takes the place of one that leaves in slices first (R30)."""
+        row, after = before.brokers.get(broker_id), self._core.latest.brokers.get(broker_id)
+        is_same = row is not None and after is not None and row.broker_epoch == after.broker_epoch
+        if row is not None and is_same and not row.is_fenced and _needs_slices(before, broker_id):
+            self._session(row, now_ms).is_ending = True
+
     def _note_slices(self, before: MetadataImage, now_ms: int, *, is_timer: bool) -> None:
         """A broker with many seats leaves them in several events, and only then is it fenced or may go."""
         after = self._core.latest
@@ -239,7 +250,7 @@ class BrokerSessions:
                 and _needs_slices(before, broker_id)
             ):
                 session.is_ending = True
-            if row.in_controlled_shutdown and session.leaves_from is not None:
+            if row.in_controlled_shutdown and session.leaves_in_slices:
                 if _seats(after, broker_id) < _seats(before, broker_id):
                     session.leaves_from = after.offset
 

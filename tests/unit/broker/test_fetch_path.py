@@ -140,6 +140,19 @@ def test_follower_that_diverged_is_told_the_high_watermark_afterwards() -> None:
     assert harness.fetch_rows(name) == [("NONE", 10, -1, -1)]
 
 
+def test_follower_whose_records_were_deleted_before_they_were_read_is_told_the_high_watermark() -> None:
+    """The answer became an error when it was read: the follower begins anew at the start of the log."""
+    harness = leader()
+    replicated(harness, 0, 0)
+    harness.produce(batch(3), acks=1)
+    name = harness.fetch(2, 0, number=1)
+    assert harness.fetch_rows(name) == [("NONE", 0, 0, 3)]
+    harness.logs[KEY].log_start_offset = 3
+    again = harness.fetch(2, 3, number=2)
+    harness.tick(HIGH_WATERMARK_LINGER_MS)
+    assert [row[0] for row in harness.fetch_rows(again)] == ["NONE"]
+
+
 def test_sessions_are_checked_by_id_and_number() -> None:
     harness = leader()
     harness.fetch(2, 0, session=7)
