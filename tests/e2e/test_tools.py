@@ -43,15 +43,20 @@ class Tools:
     def __init__(self, cluster: LocalCluster) -> None:
         self.cluster = cluster
 
-    def run(self, *words: str, code: int = 0, text: str = "") -> Done:
-        """Run one command as a user would; it must end with `code`."""
+    def run(self, *words: str, code: int = 0, text: str = "", servers: str = "") -> Done:
+        """Run one command as a user would; it must end with `code`. `servers`: not all of them."""
         done = subprocess.run(
-            self.line(*words), input=text, capture_output=True, text=True, timeout=120, check=False
+            self.line(*words, servers=servers),
+            input=text,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
         )
         assert done.returncode == code, f"{words}: {done.returncode}\n{done.stdout}{done.stderr}"
         return Done(done.returncode, done.stdout, done.stderr)
 
-    def line(self, *words: str) -> list[str]:
+    def line(self, *words: str, servers: str = "") -> list[str]:
         """The words of a command, the servers included."""
         return [
             sys.executable,
@@ -59,7 +64,7 @@ class Tools:
             "holdfast.cli",
             *words,
             "--bootstrap-server",
-            self.cluster.bootstrap_servers,
+            servers or self.cluster.bootstrap_servers,
         ]
 
     def create(self, topic: str, assignment: str, min_isr: int = 2) -> None:

@@ -101,7 +101,6 @@ PAIRS = (
     *_pairs("writes-wait-for-ever", "A-18 WaitsEnd"),
     *_pairs("sessions-leave-rows-behind", "N-4"),
     *_pairs("believes-later-epochs", "A-14"),
-    *_pairs("believes-that-the-elected-log-is-the-same", "G-4 LossIsBounded"),
     *_pairs("shortest-log-wins", "A-14", DECISIONS),
     *_pairs("recovers-on-first-reply", "A-14"),
     *_pairs("wins-without-majority", "Q-1"),
