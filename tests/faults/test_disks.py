@@ -24,7 +24,8 @@ def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
         tmp_path / "cluster",
         3,
         1,
-        properties=QUICK,
+        # The disk is to fail an append. With room kept free the leader refuses records before that.
+        properties={**QUICK, "holdfast.log.dirs.min.free.bytes": "0"},
         power_loss=drivers.choose("auto"),
         launcher=shared_launcher(),
     )
