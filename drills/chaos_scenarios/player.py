@@ -132,11 +132,14 @@ class Player:
             self._session.progress(f"{passed:.0f} of {phase.seconds:g} s")
             before = self._session.ground.lives()
             label = self._make(FaultStep(drawn.fault, drawn.target), targets, drawn.seed, is_random=True)
-            time.sleep(drawn.seconds)
+            under = [fault for faults in self._open.values() for fault in faults]
+            end = time.monotonic() + drawn.seconds
+            while time.monotonic() < end:
+                self._pass_time()
             if label:
-                self._session.check_alive(before, self._open[label])
+                self._session.check_alive(before, under)
                 self._heal(label)
-            self._session.come_back()
+            self._wait_in_sync()
 
     # --- steps -----------------------------------------------------------------------------------------
 
