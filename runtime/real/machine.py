@@ -12,8 +12,10 @@ import os
 import random
 import resource
 import signal
+import threading
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from holdfast.runtime.api import Disk, Runtime
@@ -120,8 +122,23 @@ def run(main: Callable[[Runtime], Coroutine[Any, Any, int]], *, unsynced: str | 
     # By default 700 new objects start one. While metadata of ten thousand partitions is replayed, that took
     # half of the time, in pauses of up to 0.3 s.
     gc.set_threshold(_COLLECT_AFTER, 10, 10)
-    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+    with _signals_as_before(), asyncio.Runner(loop_factory=new_event_loop) as runner:
         return runner.run(_main(main, unsynced))
+
+
+@contextmanager
+def _signals_as_before() -> Iterator[None]:
+    """Give SIGINT and SIGTERM their handlers back: those of a closed event loop would swallow them."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            if handler is not None:  # None: another language has set it
+                signal.signal(number, handler)
 
 
 def _allow_many_files() -> None:
