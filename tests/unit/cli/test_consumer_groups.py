@@ -99,6 +99,17 @@ def test_single_partitions_are_reset(holdfast: Holdfast, groups: FakeAdmin) -> N
     assert "partitions 0 to 1" in holdfast(*reset, "--topic", "t:2").stderr
 
 
+@pytest.mark.parametrize("topics", [("t:0", "t:1"), ("t:1", "t"), ("t", "t:1"), ("t:0,1", "t:1")])
+def test_every_partition_that_is_named_is_reset(
+    holdfast: Holdfast, groups: FakeAdmin, topics: tuple[str, ...]
+) -> None:
+    groups.add(rows.topic(rows.partition(), rows.partition(partition_index=1)))
+    groups.offsets_at = {EARLIEST_TIMESTAMP: 3, LATEST_TIMESTAMP: 10}
+    named = [word for topic in topics for word in ("--topic", topic)]
+    holdfast("consumer-groups", "--reset-offsets", "--group", "g", "--to-offset", "8", "--execute", *named)
+    assert groups.asked == [("alter_group_offsets", "g", {T0: 8, T1: 8})]
+
+
 def test_a_group_that_has_committed_nothing_has_nothing_to_reset(
     holdfast: Holdfast, groups: FakeAdmin
 ) -> None:
