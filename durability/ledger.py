@@ -7,22 +7,24 @@ other, make a ledger unreadable, by file and line. Never judges the log.
 
 import gzip
 import json
-import os
 import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from holdfast.durability.foreign_lines import ForeignRow, foreign_row
-from holdfast.durability.ledger_lines import PROBLEM, ROWS, TOPIC_ID, TORN, is_packed, problem_of, read_rows
+from holdfast.durability.ledger_files import (
+    UnreadableLedger,
+    check_writers,
+    ledger_files,
+    opened,
+    problem_of,
+)
+from holdfast.durability.ledger_lines import PROBLEM, ROWS, TOPIC_ID, TORN, read_rows
 from holdfast.durability.ledger_source import plan
-
-#: What a ledger file is called; `.gz` may follow.
-SUFFIXES = (".jsonl", ".ndjson", ".json")
 
 #: One row for each send. Strings are keys only: an aggregate over a string would make Spark sort instead of
 #: hash. Rows about files, not sends, have a negative `pseq`; each has its text in `run`.
@@ -102,10 +104,6 @@ SMALL_BYTES = 8 << 20
 _HEAD_BYTES = 256 << 10
 
 
-class UnreadableLedger(Exception):
-    """The ledger proves nothing as it is. The text says which part and why."""
-
-
 @dataclass(frozen=True, slots=True)
 class Totals:
     """Counts over all sends of a ledger."""
@@ -128,41 +126,7 @@ class Totals:
     last_partitions: dict[str, int]
 
 
-# --- files ---------------------------------------------------------------------------------------------
-
-
-def ledger_files(path: str) -> list[str]:
-    """The ledger files at `path`, a file or a folder that is searched all the way down; sorted.
-
-    Raises: UnreadableLedger when there are none.
-    """
-    root = Path(path)
-    found = [root] if root.is_file() else sorted(root.rglob("*"))
-    files = [file for file in found if file.is_file() and (file == root or _is_ledger(file))]
-    if not files:
-        raise UnreadableLedger(f"{path}: no ledger file ({', '.join('*' + s for s in SUFFIXES)}) there")
-    return [str(file) for file in files]
-
-
-def passed_over(path: str) -> list[str]:
-    """What in the ledger folder may hold something and is not read: other files, links to folders, links to
-    nothing, folders that may not be looked into. What they say is not known."""
-    root = Path(path)
-    if not root.is_dir():
-        return []
-    return [str(file) for file in sorted(root.rglob("*")) if _is_passed_over(file)]
-
-
-def _is_passed_over(file: Path) -> bool:
-    if file.is_dir():
-        return file.is_symlink() or not os.access(file, os.R_OK | os.X_OK)
-    if file.is_file():
-        return not _is_ledger(file) and file.stat().st_size > 0
-    return True
-
-
-def _is_ledger(file: Path) -> bool:
-    return file.name.removesuffix(".gz").endswith(SUFFIXES)
+# --- looking into files ------------------------------------------------------------------------------
 
 
 def topics_named(files: Iterable[str], *, is_foreign: bool = False) -> set[str]:
@@ -170,7 +134,7 @@ def topics_named(files: Iterable[str], *, is_foreign: bool = False) -> set[str]:
     topics: set[str] = set()
     for path in files:
         try:
-            with gzip.open(path) if is_packed(path) else Path(path).open("rb") as file:
+            with opened(path) as file:
                 head = file.read(_HEAD_BYTES)
         except (EOFError, zlib.error, gzip.BadGzipFile):
             continue
@@ -187,7 +151,7 @@ def line_of(files: Iterable[str], run: str, producer: str, pseq: int, topic: str
     names = list(files)
     sought, needle, found = (run, producer, pseq, topic), f'"pseq":{pseq}'.encode(), ""
     for path in names:
-        with gzip.open(path) if is_packed(path) else Path(path).open("rb") as file:
+        with opened(path) as file:
             for number, line in enumerate(file, 1):
                 if needle not in line.replace(b" ", b"") or problem_of(line) is not None:
                     continue
@@ -252,7 +216,7 @@ def _totals_of(spark: Any, files: list[str]) -> Totals:
     for name, condition, what in _DEFECTS:
         if sums[name]:
             raise UnreadableLedger(f"{sums[name]} {what}: {_an_example(spark, files, condition)}")
-    _check_names([(row.topic, row.producer, row.first_pseq, row.last_pseq, row.run) for row in rows])
+    check_writers([(row.topic, row.producer, row.first_pseq, row.last_pseq, row.run) for row in rows])
     last_partitions: dict[str, int] = {}
     for row in rows:
         if row.last_partition is not None:
@@ -302,15 +266,4 @@ def check_partitions(spark: Any, path: str, totals: Totals, partitions: dict[str
             raise UnreadableLedger(
                 f"a send to {topic}-{row.partition}, which has {count} partitions: {place} "
                 f"(producer {row.producer}, record {row.pseq})"
-            )
-
-
-def _check_names(writers: list[tuple[str, str, int, int, str]]) -> None:
-    """Values name (producer, pseq) but no run, so two runs must not share names in a topic. `writers` is
-    [(topic, producer, first and last pseq, run)]. Raises: UnreadableLedger."""
-    for before, after in pairwise(sorted(writers)):
-        if before[:2] == after[:2] and after[2] <= before[3]:
-            raise UnreadableLedger(
-                f"producer {before[1]} has the same numbers in runs {before[4]} and {after[4]}, and values "
-                "do not say their run: give producers other names, or each run a topic of its own"
             )

@@ -1,18 +1,16 @@
 """Lines of ledger files as Arrow rows, and every line that is not one, with its file and number.
 
 Parses with Arrow's JSON reader and looks at each column once; only a block in which something is wrong is
-looked at line by line. Knows the format (`client.core.history`, docs/validate.md), nothing of Spark and
-nothing of what a send's lines say together.
+looked at line by line, as `durability.ledger_files` says. Knows nothing of Spark and nothing of what a send's
+lines say together.
 """
 
 import gzip
 import io
-import json
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,12 +18,20 @@ import pyarrow.compute as pc
 import pyarrow.json
 
 from holdfast.durability.foreign_lines import PRODUCER, RUN, ForeignRow, foreign_row
+from holdfast.durability.ledger_files import (
+    CRC_MAX,
+    FIELDS,
+    OUTCOMES,
+    is_object,
+    is_packed,
+    opened,
+    problem_of,
+)
 
 #: What a row is: an `invoke` line, a `complete` line, or such a pair of one send. Rows of the last three
 #: kinds say something of the file, in column `run`.
 INVOKE, COMPLETE, PAIR, TORN, PROBLEM, TOPIC_ID = 1, 2, 3, 4, 5, 6
-#: Words of `outcome`; a row holds their place in this list, counted from 1.
-OUTCOMES = ("ok", "ok1", "info", "fail")
+#: What a row holds of `outcome`: its place in OUTCOMES, counted from 1.
 OK, OK1, INFO, FAIL = 1, 2, 3, 4
 
 ROWS = pa.schema(
@@ -45,24 +51,13 @@ ROWS = pa.schema(
         ("t1", pa.int64()),
     ]
 )
-_FIELDS = pa.schema(
-    [
-        ("kind", pa.string()),
-        *((field.name, field.type) for field in ROWS if field.name not in ("kind", "outcome")),
-        ("outcome", pa.string()),
-        ("topic_id", pa.string()),
-    ]
-)
-_TEXTS = frozenset(field.name for field in _FIELDS if field.type == pa.string())
-_NUMBERS = {
-    field.name: 31 if field.type == pa.int32() else 63 for field in _FIELDS if field.name not in _TEXTS
-}
+_ARROW_TYPES = {0: pa.string(), 31: pa.int32(), 63: pa.int64()}
+_FIELDS = pa.schema([(name, _ARROW_TYPES[bits]) for name, bits in FIELDS.items()])
 _PARSE = pyarrow.json.ParseOptions(explicit_schema=_FIELDS, unexpected_field_behavior="ignore")
 _KINDS = pa.array(["invoke", "complete"])
 _WORDS = pa.array(OUTCOMES)
 #: columns that an `invoke` line has; the others are a `complete` line's
 _OF_A_SEND = frozenset(("run", "producer", "pseq", "topic", "partition", "value_crc32c", "acks", "t0"))
-_CRC_MAX = (1 << 32) - 1
 _SHOWN_CHARS = 120
 #: Bytes that are parsed at a time.
 BLOCK_BYTES = 8 << 20
@@ -79,21 +74,6 @@ class LedgerRange:
     run: str | None = None
     #: lines of another client (durability.foreign_lines)
     is_foreign: bool = False
-
-
-def first_run(path: str) -> str | None:
-    """The run of the file's first line, None when it has none to say. Raises: OSError."""
-    try:
-        with _opened(path) as file:
-            row = json.loads(file.readline(1 << 20))
-        return row["run"] if isinstance(row, dict) and isinstance(row.get("run"), str) else None
-    except (ValueError, KeyError, EOFError, zlib.error, gzip.BadGzipFile):
-        return None
-
-
-def is_packed(path: str) -> bool:
-    """True for a file that gzip has packed, by its name."""
-    return path.endswith(".gz")
 
 
 def read_rows(wanted: LedgerRange) -> Iterator[pa.RecordBatch]:
@@ -123,16 +103,10 @@ class _Block:
     is_cut: bool
 
 
-def _opened(path: str) -> IO[bytes]:
-    """The text of a file, unpacked. Raises: OSError."""
-    file: IO[bytes] = gzip.open(path) if is_packed(path) else Path(path).open("rb")  # type: ignore[assignment]
-    return file
-
-
 def _blocks(wanted: LedgerRange) -> Iterator[_Block | str]:
     """Blocks of whole lines; a sentence where packed bytes cannot be read on."""
     end = None if is_packed(wanted.path) else wanted.end
-    with _opened(wanted.path) as file:
+    with opened(wanted.path) as file:
         position = wanted.start
         if position > 0:  # the line that is under way here belongs to the range before
             file.seek(position - 1)
@@ -195,7 +169,7 @@ def _are_sends(lines: pa.Table, mask: Any) -> bool:
     """True of the lines of `mask`: acks and checksum are there and can be so."""
     acks, crcs = lines["acks"], lines["value_crc32c"]
     is_known = pc.fill_null(pc.and_(pc.greater_equal(acks, -1), pc.less_equal(acks, 1)), False)
-    is_crc = pc.fill_null(pc.and_(pc.greater_equal(crcs, 0), pc.less_equal(crcs, _CRC_MAX)), False)
+    is_crc = pc.fill_null(pc.and_(pc.greater_equal(crcs, 0), pc.less_equal(crcs, CRC_MAX)), False)
     return not _any(pc.and_not(mask, pc.and_(is_known, is_crc)))
 
 
@@ -291,7 +265,7 @@ def _foreign_rows(wanted: LedgerRange, block: _Block) -> Iterator[pa.RecordBatch
             continue
         first = _line_number(wanted.path, block.start) if first is None else first
         place = f"{wanted.path}, line {first + index}"
-        if block.is_cut and index == len(lines) - 1 and not _is_object(line):
+        if block.is_cut and index == len(lines) - 1 and not is_object(line):
             yield _said(TORN, [place])
         else:
             problems.append(f"{place}: {found}: {line[:_SHOWN_CHARS].decode(errors='replace')}")
@@ -325,7 +299,7 @@ def _rows_one_by_one(
         problem = problem_of(line, wanted.run)
         if problem is None:
             sound.append(line)
-        elif block.is_cut and index == len(lines) - 1 and not _is_object(line):
+        elif block.is_cut and index == len(lines) - 1 and not is_object(line):
             yield _said(TORN, [f"{wanted.path}, line {first + index}"])
         else:
             shown = line[:_SHOWN_CHARS].decode(errors="replace")
@@ -343,84 +317,8 @@ def _rows_one_by_one(
 def _line_number(path: str, position: int) -> int:
     """Of the line that begins at this byte of the unpacked file, counted from 1."""
     count, left = 1, position
-    with _opened(path) as file:
+    with opened(path) as file:
         while left > 0 and (data := file.read(min(left, BLOCK_BYTES))):
             count += data.count(b"\n")
             left -= len(data)
     return count
-
-
-def _is_object(line: bytes) -> bool:
-    try:
-        return isinstance(json.loads(line), dict)
-    except ValueError:
-        return False
-
-
-def problem_of(line: bytes, run: str | None = None) -> str | None:
-    """Why a line is none of a ledger (of this run); None when it is one."""
-    try:
-        row = json.loads(line, object_pairs_hook=_once)
-    except _Twice as error:
-        return f"says {error} twice"
-    except ValueError:
-        return "no JSON"
-    if not isinstance(row, dict):
-        return "no JSON object"
-    for name, value in row.items():
-        if value is None:
-            continue
-        if name in _TEXTS and not isinstance(value, str):
-            return f"{name} is no text"
-        if name in _NUMBERS and not _is_number(value, _NUMBERS[name]):
-            return f"{name} is no whole number of {_NUMBERS[name] + 1} bits"
-    return _problem_of_row(row, run)
-
-
-class _Twice(ValueError):
-    """A name occurs twice in an object."""
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        raise _Twice(next(name for name in names if names.count(name) > 1))
-    return found
-
-
-def _is_number(value: Any, bits: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and -(1 << bits) <= value < 1 << bits
-
-
-def _problem_of_row(row: dict[str, Any], run: str | None) -> str | None:
-    kind = row.get("kind")
-    if kind not in ("invoke", "complete"):
-        return f"kind {kind!r}: expected invoke or complete"
-    for name in ("run", "producer", "pseq", "topic", "partition"):
-        if row.get(name) is None:
-            return f"no {name}"
-    for name in ("pseq", "partition"):
-        if row[name] < 0:
-            return f"{name} {row[name]} cannot be"
-    if run is not None and row["run"] != run:
-        return f"is of run {row['run']}, the file begins with run {run}"
-    return _problem_of_send(row) if kind == "invoke" else _problem_of_answer(row)
-
-
-def _problem_of_send(row: dict[str, Any]) -> str | None:
-    if row.get("acks") not in (-1, 0, 1):
-        return f"acks {row.get('acks')!r}: expected -1, 0 or 1"
-    crc = row.get("value_crc32c")
-    return None if crc is not None and 0 <= crc <= _CRC_MAX else f"value_crc32c {crc!r} cannot be"
-
-
-def _problem_of_answer(row: dict[str, Any]) -> str | None:
-    outcome, offset = row.get("outcome"), row.get("offset")
-    if outcome not in OUTCOMES:
-        return f"outcome {outcome!r}: expected one of {', '.join(OUTCOMES)}"
-    if outcome == "ok" and (offset is None or offset < 0):
-        return "acknowledged without an offset"
-    if outcome in ("info", "fail") and offset is not None and offset >= 0:
-        return f"outcome {outcome} with offset {offset}"
-    return None if offset is None or offset >= -1 else f"offset {offset} cannot be"

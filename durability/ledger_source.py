@@ -12,7 +12,8 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
-from holdfast.durability.ledger_lines import ROWS, LedgerRange, first_run, is_packed, read_rows
+from holdfast.durability.ledger_files import first_run, is_packed
+from holdfast.durability.ledger_lines import ROWS, LedgerRange, read_rows
 
 #: A Spark partition has at least so much: starting a Python worker's read is not free.
 RANGE_BYTES_MIN = 16 << 20

@@ -26,13 +26,16 @@ from holdfast.durability.foreign_lines import VALUE_SQL
 from holdfast.durability.java import NoJava
 from holdfast.durability.ledger import (
     Totals,
-    UnreadableLedger,
     check_partitions,
     forget_sends,
-    ledger_files,
-    passed_over,
     read_sends,
     topics_named,
+)
+from holdfast.durability.ledger_files import (
+    UnreadableLedger,
+    check_topic_ids,
+    doubts_of_files,
+    ledger_files,
 )
 from holdfast.durability.loss_story import story_of
 from holdfast.durability.read_options import BadOption, OffsetRange, parse_options
@@ -61,8 +64,6 @@ ENDS_SCHEMA = "topic string, partition int, settled_end long, served_end long"
 STARTS_SCHEMA = "topic string, partition int, log_start long"
 #: Columns of view `members`.
 MEMBERS_SCHEMA = "broker int, topic string, partition int, is_in_sync boolean"
-#: Files passed over that are named.
-_FILES_MAX = 5
 _REASON_CHARS = 400
 #: Replicas below their own high watermarks that are named.
 _SHORT_MAX = 5
@@ -133,7 +134,7 @@ def _compared(spark: Any, options: ValidateOptions, seconds: "_Seconds") -> Verd
         with seconds.timed("offsets", "Brokers say where logs end"):
             ranges = _plan(options, totals.topics)
             topics = look(options.bootstrap_servers, totals.topics, options.timeout_ms)
-        _check_topic_ids(totals, topics)
+        check_topic_ids(totals.topic_ids, {name: topic.topic_id for name, topic in topics.items()})
         counts = {name: len(topic.partitions) for name, topic in topics.items()}
         check_partitions(spark, options.ledger, totals, counts)
         log = served_log(spark, options, ranges)
@@ -153,7 +154,7 @@ def _compared(spark: Any, options: ValidateOptions, seconds: "_Seconds") -> Verd
             )
             verdict = _with_later(_with_expired(verdict, totals, expired, ranges), settled, ranges)
             verdict = _with_places(verdict, options.log_dirs)
-            return replace(verdict, doubts=(*verdict.doubts, *_doubts_of_files(options.ledger)))
+            return replace(verdict, doubts=(*verdict.doubts, *doubts_of_files(options.ledger)))
     except UnreadableLedger as error:
         return inconclusive(f"ledger: {error}")
     except (ClientError, BadOption) as error:
@@ -184,18 +185,6 @@ def _read_ledger(spark: Any, options: ValidateOptions) -> tuple[list[OffsetRange
         forget_sends(spark)
 
 
-def _check_topic_ids(totals: Totals, topics: Mapping[str, TopicLook]) -> None:
-    """Raises: UnreadableLedger for a ledger of another topic of that name."""
-    for name, topic in sorted(topics.items()):
-        written = totals.topic_ids.get(name, ())
-        others = [topic_id for topic_id in written if topic_id != topic.topic_id]
-        if others:
-            raise UnreadableLedger(
-                f"topic {name} was deleted and created again: the ledger is of topic id "
-                f"{', '.join(sorted(others))}, the cluster's is {topic.topic_id}, whose log began anew"
-            )
-
-
 def _ends(settled: Sequence[OffsetRange], ranges: Sequence[OffsetRange]) -> list[tuple[str, int, int, int]]:
     """Rows of view `ends`; of a partition that was added meanwhile nothing is settled."""
     before = {(item.topic, item.partition): item.end for item in settled}
@@ -208,15 +197,6 @@ def _too_few(acked: int, acked_min: int) -> str:
     if acked == 0:
         return "the ledger has no acknowledged send (acks=all): nothing to check"
     return f"{acked} acknowledged sends (acks=all) are fewer than the {acked_min} asked for"
-
-
-def _doubts_of_files(ledger: str) -> tuple[str, ...]:
-    others = passed_over(ledger)
-    if not others:
-        return ()
-    more = f" and {len(others) - _FILES_MAX} more" if len(others) > _FILES_MAX else ""
-    named = ", ".join(others[:_FILES_MAX])
-    return (f"ledger: files that are no ledgers by their names were passed over: {named}{more}",)
 
 
 def _with_places(verdict: Verdict, log_dirs: Mapping[int, str]) -> Verdict:

@@ -12,6 +12,7 @@ pytest.importorskip("pyspark", reason="needs the extra `spark`")
 from holdfast.client.core.history import RowWriter
 from holdfast.client.core.outcomes import DeliveryOutcome
 from holdfast.durability import ledger_lines
+from holdfast.durability.ledger_files import first_run
 from holdfast.durability.ledger_lines import (
     COMPLETE,
     INVOKE,
@@ -20,7 +21,6 @@ from holdfast.durability.ledger_lines import (
     TOPIC_ID,
     TORN,
     LedgerRange,
-    first_run,
     read_rows,
 )
 
