@@ -35,7 +35,7 @@ from holdfast.broker.core.groups.records import (
     encode_group_batch,
 )
 from holdfast.broker.core.groups.snapshot import Snapshot
-from holdfast.broker.core.groups.timers import Timers
+from holdfast.broker.core.groups.timers import Timer, Timers, cancel
 from holdfast.broker.core.replicas.partition import Partition
 from holdfast.metadata.ids import PartitionId
 from holdfast.protocol.errors import ErrorCode
@@ -64,11 +64,9 @@ class Turn:
         """Answer a request."""
         self.outbox.append(Respond(reply_to, message))
 
-    def after(self, delay_ms: int, call: Callable[[], None]) -> int:
-        """Make this call later; returns when."""
-        due_ms = self.now_ms + delay_ms
-        self.timers.at(due_ms, call)
-        return due_ms
+    def after(self, delay_ms: int, call: Callable[[], None]) -> Timer:
+        """Make this call later."""
+        return self.timers.at(self.now_ms + delay_ms, call)
 
 
 class ShardState(Enum):
@@ -93,9 +91,12 @@ class GroupWrite:
     #: called once: NONE when they are committed, else why that is not certain
     answer: Callable[[ErrorCode], None] | None
     end_offset: int = -1
+    #: answers that it is late; it keeps the records in memory until then
+    timer: Timer | None = None
 
     def decide(self, code: ErrorCode) -> None:
         """Answer, unless that was done before."""
+        cancel(self.timer)
         answer, self.answer = self.answer, None
         if answer is not None:
             answer(code)
@@ -247,8 +248,8 @@ class Shard:
         to_append = BatchToAppend(self.key, self.leader_epoch, check_batch(batch), memoryview(batch))
         self._turn.outbox.append(Append(write, (to_append,)))
         if answer is not None:
-            timeout_ms = self._turn.config.commit_timeout_ms
-            self._turn.after(timeout_ms, lambda: write.decide(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+            late = partial(write.decide, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            write.timer = self._turn.after(self._turn.config.commit_timeout_ms, late)
         return write
 
     def appended(self, write: GroupWrite, result: AppendResult) -> None:
