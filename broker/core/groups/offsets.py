@@ -154,7 +154,9 @@ class Offsets:
             for row, row_code in zip(request.partitions, codes, strict=True)
             if row_code is ErrorCode.NONE
         ]
-        records = [_without(group, key) for key in dict.fromkeys(keys) if key in group.offsets]
+        # A commit under way is deleted behind itself: it would be there after an answer that it is not.
+        known = group.offsets.keys() | shard.offsets_in_flight(group.group_id).keys()
+        records = [_without(group, key) for key in dict.fromkeys(keys) if key in known]
         done = partial(self._deleted, reply_to, request, codes)
         if records:
             shard.write(records, done)

@@ -281,10 +281,12 @@ class Shard:
             if not counts:
                 del self._keys_in_flight[key.group_id]
 
-    def offsets_in_flight(self, group_id: str) -> set[PartitionId]:
-        """Partitions whose offset changes, or is deleted, by a write that has no result yet."""
+    def offsets_in_flight(self, group_id: str) -> dict[PartitionId, None]:
+        """Partitions whose offset changes, or is deleted, by a write that has no result yet; in the order of
+        the log."""
         keys = self._keys_in_flight.get(group_id, ())
-        return {PartitionId(key.topic_id, key.partition_index) for key in keys if isinstance(key, OffsetKey)}
+        found = (PartitionId(key.topic_id, key.partition_index) for key in keys if isinstance(key, OffsetKey))
+        return dict.fromkeys(found)
 
     def values_in_flight(self) -> dict[GroupRecordKey, GroupRecordValue]:
         """{key: value} of the writes that have no result yet, the last one of each key; None for a

@@ -5,11 +5,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from immutables import Map
 
 from holdfast.broker.core.groups import offsets as offsets_of_groups
 from holdfast.broker.core.groups.config import GroupConfig, partition_of
 from holdfast.broker.core.groups.group import Group
 from holdfast.broker.core.groups.offsets import Offsets
+from holdfast.broker.core.groups.records import OffsetKey, decode_group_batches
 from holdfast.broker.core.groups.shard import Turn
 from holdfast.broker.core.groups.subscription import subscribed_topics
 from holdfast.protocol.errors import ErrorCode
@@ -277,6 +279,37 @@ def test_a_deletion_of_a_group_covers_commits_under_way() -> None:
     play.request(DeleteGroupsRequest(("g",)))
     play.commit()
     assert play.committed() == play.successor().committed() == {}
+
+
+def test_a_deletion_of_an_offset_covers_a_commit_under_way() -> None:
+    play = Play()
+    play.commit_offset(5)
+    play.holds_back = True
+    commit = play.commit_offset(7, index=1)
+    deletion = play.request(OffsetDeleteRequest("g", (OffsetPartition(T, 1),)))
+    assert deletion not in play.answers, "it is behind the commit in the log"
+    play.commit()
+    assert (play.commit_code(commit), play.code(deletion)) == ("NONE", "NONE")
+    assert play.committed() == play.successor().committed() == {0: 5}
+
+
+def test_commits_under_way_are_deleted_in_their_order() -> None:
+    """Not in that of their hashes, which is another in each process."""
+    play = Play()
+    topic = play.image.topics[T]
+    topic = replace(topic, partitions=Map(dict.fromkeys(range(20), topic.partitions[0])))
+    play.image = replace(play.image, topics=play.image.topics.set(T, topic))
+    play.commit_offset(5)
+    play.holds_back = True
+    order = [7, 3, 19, 0, 11, 2, 15, 13, 8, 1, 17, 5]
+    for index in order:
+        play.commit_offset(9, index=index)
+    written = len(play.log.batches)
+    play.request(DeleteGroupsRequest(("g",)))
+    (_, batch), *_ = play.log.batches[written:]
+    ((_, deletions),) = decode_group_batches(batch)
+    found = [key.partition_index for key, _ in deletions if isinstance(key, OffsetKey)]
+    assert found == [0, *(one for one in order if one)]
 
 
 def test_subscriptions_are_looked_at_only_for_old_offsets_and_once_for_a_group(
