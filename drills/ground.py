@@ -144,7 +144,7 @@ class ContainerGround:
         self._cluster = ComposeCluster.create(Path.cwd(), PROJECT, override)
         if not ContainerDisks.why_not():
             services = [self._cluster.service(node) for node in self._cluster.nodes]
-            self._cluster.disks = ContainerDisks(folder, services)
+            self._cluster.disks = ContainerDisks(folder, PROJECT, services)
         self._override = override
         self._environments = self._all_environments(properties, of_brokers)
 

@@ -53,13 +53,22 @@ class ComposeCluster(Nodes):
         if not (project_folder / COMPOSE_FILE).exists():
             raise ClusterError(f"there is no {COMPOSE_FILE} in {project_folder}: go where it is")
         cluster = cls(project_folder, project, override)
-        ours = ("-q", "--filter", f"label=com.docker.compose.project={project}")
-        if cluster._docker("ps", "-a", *ours) or cluster._docker("volume", "ls", *ours):
+        if not cluster.is_gone(project):
             raise ClusterError(
                 f"the Compose project {project} has containers or volumes already: if nothing in them is "
                 f"needed, `docker compose -p {project} down -v` removes them"
             )
         return cluster
+
+    def is_gone(self, project: str) -> bool:
+        """There are neither containers nor volumes of this project. Raises: ClusterError."""
+        ours = ("-q", "--filter", f"label=com.docker.compose.project={project}")
+        return not self._docker("ps", "-a", *ours) and not self._docker("volume", "ls", *ours)
+
+    @property
+    def project_asked_for(self) -> str | None:
+        """The project's name where it was given; also without containers."""
+        return self._environment.get("COMPOSE_PROJECT_NAME")
 
     def service(self, node: Node) -> str:
         """What docker-compose.yml calls it."""

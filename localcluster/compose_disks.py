@@ -8,6 +8,7 @@ import errno
 import os
 import subprocess
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +19,15 @@ from holdfast.localcluster.power.loop_disk import FILE_SYSTEMS, LoopDisk, why_no
 _USER = "10001:10001"
 _IMAGE_BYTES = 2 << 30
 _COMMAND_S = 60.0
+_SYS_BLOCK = Path("/sys/block")
 
 
 class ContainerDisks:
     """One image and one loop device for each service."""
 
-    def __init__(self, folder: Path, services: Sequence[str]) -> None:
+    def __init__(self, folder: Path, project: str, services: Sequence[str]) -> None:
         """`folder` takes the images; nothing is made yet."""
-        self._images = {service: folder / f"{service}.img" for service in services}
+        self._images = {service: folder / _image_name(project, service) for service in services}
         self._devices: dict[str, str] = {}
 
     @staticmethod
@@ -58,6 +60,27 @@ class ContainerDisks:
     def cut_power(self, service: str, volume: Path) -> None:
         """Nothing that is written to the volume reaches its image any more. Raises: ClusterError."""
         LoopDisk(self._images[service], volume, FILE_SYSTEMS["ext4"]).cut_power()
+
+
+def detach_left(project: str, services: Sequence[str]) -> list[str]:
+    """Detach the devices of a run of this project that was killed, so that nothing else did; their images.
+
+    They are known by the names of the images, which stay. Raises: ClusterError.
+    """
+    wanted = {_image_name(project, service) for service in services}
+    found = {}
+    for file in _SYS_BLOCK.glob("loop*/loop/backing_file"):
+        with suppress(OSError):  # detached meanwhile
+            image = file.read_text().rstrip("\n").removesuffix(" (deleted)")
+            if Path(image).name in wanted:
+                found[image] = file.parts[-3]
+    for device in found.values():
+        _run("losetup", "--detach", f"/dev/{device}")
+    return sorted(found)
+
+
+def _image_name(project: str, service: str) -> str:
+    return f"{project}-{service}.img"
 
 
 def has_no_power(volume: Path) -> bool:

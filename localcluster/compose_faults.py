@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from holdfast.localcluster.compose import ComposeCluster
-from holdfast.localcluster.compose_disks import ContainerDisks, has_no_power
+from holdfast.localcluster.compose_disks import ContainerDisks, detach_left, has_no_power
 from holdfast.localcluster.compose_links import ContainerLinks, Pair
 from holdfast.localcluster.endings import undisturbed
 from holdfast.localcluster.faults.disks import GOES_S, STILL_S, Alternation, freeze, thaw
@@ -208,9 +208,17 @@ CONTAINER_FAULTS: dict[str, type[ContainerFault]] = {
 
 
 def heal_containers(cluster: ComposeCluster) -> list[str]:
-    """Unpause, reconnect and start what is not as `up` leaves it; what was done. Raises: ClusterError."""
+    """Unpause, reconnect and start what is not as `up` leaves it; what was done. Raises: ClusterError.
+
+    Of a project that was taken away, the disks that its run has left.
+    """
     healed = []
     states = cluster.states()
+    project = cluster.project_asked_for
+    if not states and project is not None and cluster.is_gone(project):
+        left = detach_left(project, [cluster.service(node) for node in cluster.nodes])
+        if left:
+            return [f"{image} was still a loop device" for image in left]
     if cluster.disks is not None:
         for node, state in states.items():
             if state in ("running", "paused"):
