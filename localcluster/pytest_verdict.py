@@ -16,7 +16,7 @@ from typing import Any
 
 from holdfast.client.admin import Admin
 from holdfast.client.consumer import Consumer, ConsumerRecord
-from holdfast.client.core.history import parse_value, topic_id_text, value_crc32c
+from holdfast.client.core.history import parse_value, value_crc32c
 from holdfast.durability.ledger_files import (
     UnreadableLedger,
     check_topic_ids,
@@ -26,6 +26,7 @@ from holdfast.durability.ledger_files import (
     sound_rows,
 )
 from holdfast.localcluster.nodes import ClusterError
+from holdfast.protocol.id_text import encode_id
 from holdfast.protocol.topic_names import TopicPartition
 
 _GOOD, _LOST, _ANOMALY, _INCONCLUSIVE = 0, 4, 5, 6
@@ -279,7 +280,7 @@ def _check_partitions(
 async def _topic_ids(servers: str, topics: Iterable[str]) -> Mapping[str, str]:
     """{topic: the id that it has now, in Kafka's text}."""
     async with Admin(servers) as admin:
-        return {row.name: topic_id_text(row.topic_id) for row in await admin.describe_topics(list(topics))}
+        return {row.name: encode_id(row.topic_id) for row in await admin.describe_topics(list(topics))}
 
 
 async def _ends(servers: str, topics: Iterable[str]) -> Mapping[TopicPartition, int]:

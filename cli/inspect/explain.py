@@ -18,9 +18,9 @@ from holdfast.cli.options import (
     servers_of_environment,
 )
 from holdfast.client.core.errors import ClientError
+from holdfast.protocol.id_text import encode_id
 from holdfast.protocol.schema.fields import SchemaError
 from holdfast.runtime.api import Runtime
-from holdfast.storage.meta_properties import encode_id
 
 
 @click.command()

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from holdfast.metadata.records import decode_record
+from holdfast.protocol.id_text import encode_id
 from holdfast.protocol.record_batch import (
     GZIP,
     HEADER_SIZE,
@@ -29,7 +30,6 @@ from holdfast.protocol.schema.fields import SchemaError
 from holdfast.raft.core.control_records import decode_leader_change, decode_voters
 from holdfast.storage import checkpoint, clean_shutdown, snapshots
 from holdfast.storage.core import files
-from holdfast.storage.meta_properties import encode_id
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 

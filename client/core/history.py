@@ -12,7 +12,6 @@ of each acknowledged batch also has `"topic_id":".."`, Kafka's text of it: a top
 created again has the same name and nothing of what was acknowledged before.
 """
 
-import base64
 import hashlib
 import json
 import re
@@ -21,6 +20,7 @@ from typing import Any, NamedTuple
 import google_crc32c
 
 from holdfast.client.core.outcomes import DeliveryOutcome
+from holdfast.protocol.id_text import encode_id
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _CRC_TEXT_SIZE = 9
@@ -71,13 +71,8 @@ class RowWriter:
             return "".join([f"{head}{pseq}{middle}-1{tail}" for pseq in pseqs])
         lines = [f"{head}{pseq}{middle}{offset}{tail}" for offset, pseq in enumerate(pseqs, base_offset)]
         if topic_id and lines:
-            lines[0] = f'{lines[0][:-2]},"topic_id":"{topic_id_text(topic_id)}"}}\n'
+            lines[0] = f'{lines[0][:-2]},"topic_id":"{encode_id(topic_id)}"}}\n'
         return "".join(lines)
-
-
-def topic_id_text(topic_id: bytes) -> str:
-    """A topic id as Kafka writes it: 22 characters of base64 for URLs."""
-    return base64.urlsafe_b64encode(topic_id).rstrip(b"=").decode()
 
 
 def parse_row(line: str | bytes) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.client.core.history import RowWriter, topic_id_text
+from holdfast.client.core.history import RowWriter
 from holdfast.client.core.outcomes import DeliveryOutcome
 from holdfast.durability.ledger import forget_sends, read_sends
 from holdfast.durability.rules import RULES
@@ -18,6 +18,7 @@ from holdfast.durability.rules.rule import Looks
 from holdfast.durability.segment_source import BATCH_SCHEMA
 from holdfast.durability.validate import ENDS_SCHEMA, MARKS_SCHEMA, MEMBERS_SCHEMA, judge
 from holdfast.durability.verdict import SAMPLES_MAX, Verdict
+from holdfast.protocol.id_text import encode_id
 from tests.spark.builders import LOG_SCHEMA, RunHistory, Send, clean_history, damaged_value, write_ledger
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark session"), pytest.mark.timeout(600)]
@@ -436,7 +437,7 @@ def test_each_topic_id_of_a_ledger_of_many_topics_is_known(spark: Any, tmp_path:
         lines.append(rows.complete([0], topic, 0, DeliveryOutcome.OK, 0, 3, None, 2, topic_id))
     (tmp_path / "demo.p.jsonl").write_text("".join(lines))
     _, totals = read_sends(spark, str(tmp_path))
-    assert totals.topic_ids == {topic: (topic_id_text(topic_id),) for topic, topic_id in topics.items()}
+    assert totals.topic_ids == {topic: (encode_id(topic_id),) for topic, topic_id in topics.items()}
 
 
 @pytest.mark.parametrize("runs", [("demo", "demo"), ("demo", "again")], ids=["one run", "two runs"])

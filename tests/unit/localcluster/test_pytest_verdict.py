@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from holdfast.client.consumer import ConsumerRecord
-from holdfast.client.core.history import RowWriter, make_value, topic_id_text, value_crc32c
+from holdfast.client.core.history import RowWriter, make_value, value_crc32c
 from holdfast.client.core.outcomes import DeliveryOutcome
 from holdfast.localcluster import pytest_verdict
 from holdfast.localcluster.pytest_verdict import Send, judge_plain, plain_verdict, read_ledger
+from holdfast.protocol.id_text import encode_id
 from holdfast.protocol.topic_names import TopicPartition
 
 ROWS = RowWriter("run", "p")
@@ -171,7 +172,7 @@ class FakeTopic:
         return {PLACE: 0}, self.records
 
     async def topic_ids(self, servers: str, topics: set[str]) -> dict[str, str]:
-        return {"t": topic_id_text(self.topic_id)}
+        return {"t": encode_id(self.topic_id)}
 
 
 GOOD = SENT.replace('"value_crc32c":7', f'"value_crc32c":{value_crc32c(value(0))}') + ANSWER
