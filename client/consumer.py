@@ -14,6 +14,7 @@ from typing import Literal, NamedTuple
 
 from aiokafka.record.default_records import DefaultRecordBatch
 
+from holdfast.client.ask_leaders import ask_leader
 from holdfast.client.cluster_client import ClusterClient
 from holdfast.client.core.config import ConsumerConfig
 from holdfast.client.core.decoding import UNDECODABLE, is_whole, unpacked
@@ -29,7 +30,7 @@ from holdfast.client.core.fetcher_effects import (
 )
 from holdfast.client.core.metrics import ConsumerMetrics
 from holdfast.client.core.next_turn import NEXT_TURN
-from holdfast.client.list_offsets import FoundOffset, ask_leader, list_offsets
+from holdfast.client.list_offsets import OFFSETS, FoundOffset, list_offsets
 from holdfast.client.own_runtime import ClientRuntime
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.fetch import FetchResponse
@@ -530,7 +531,9 @@ class Consumer:
     async def _look_up(self, effect: LookupOffsets) -> None:
         wanted = dict(effect.timestamps)
         deadline_ms = self._clock.now_ms() + _LOOKUP_TIMEOUT_MS
-        found, errors = await ask_leader(self._cluster, self._clock, effect.broker_id, wanted, deadline_ms)
+        found, errors = await ask_leader(
+            self._cluster, self._clock, OFFSETS, effect.broker_id, wanted, deadline_ms
+        )
         if self._is_closed:
             return
         offsets = {partition: answer.offset for partition, answer in found.items()}
