@@ -6,19 +6,16 @@ image files and the loop devices; the cut itself is `localcluster.power.loop_dis
 
 import errno
 import os
-import subprocess
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from holdfast.localcluster.nodes import ClusterError
-from holdfast.localcluster.power.loop_disk import FILE_SYSTEMS, LoopDisk, why_not
+from holdfast.localcluster.power.loop_disk import FILE_SYSTEMS, LoopDisk, run_tool, why_not
 
 #: Of the Dockerfile: it must own the root of its volume.
 _USER = "10001:10001"
 _IMAGE_BYTES = 2 << 30
-_COMMAND_S = 60.0
 _SYS_BLOCK = Path("/sys/block")
 
 
@@ -40,13 +37,13 @@ class ContainerDisks:
         for service, image in self._images.items():
             with image.open("xb") as file:
                 file.truncate(_IMAGE_BYTES)
-            _run("mkfs.ext4", "-q", "-F", "-E", f"root_owner={_USER},lazy_itable_init=1", str(image))
-            self._devices[service] = _run("losetup", "--find", "--show", str(image)).strip()
+            run_tool("mkfs.ext4", "-q", "-F", "-E", f"root_owner={_USER},lazy_itable_init=1", str(image))
+            self._devices[service] = run_tool("losetup", "--find", "--show", str(image)).strip()
 
     def detach(self) -> None:
         """Remove the devices; the images stay. Raises: ClusterError."""
         for service in list(self._devices):
-            _run("losetup", "--detach", self._devices[service])
+            run_tool("losetup", "--detach", self._devices[service])
             del self._devices[service]
 
     def volumes(self) -> Mapping[str, Any]:
@@ -75,7 +72,7 @@ def detach_left(project: str, services: Sequence[str]) -> list[str]:
             if Path(image).name in wanted:
                 found[image] = file.parts[-3]
     for device in found.values():
-        _run("losetup", "--detach", f"/dev/{device}")
+        run_tool("losetup", "--detach", f"/dev/{device}")
     return sorted(found)
 
 
@@ -91,15 +88,3 @@ def has_no_power(volume: Path) -> bool:
     except OSError as error:
         return error.errno == errno.EIO
     return False
-
-
-def _run(*command: str) -> str:
-    try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=_COMMAND_S, check=False, start_new_session=True
-        )
-    except (FileNotFoundError, subprocess.TimeoutExpired) as error:
-        raise ClusterError(f"`{' '.join(command)}`: {error}") from error
-    if done.returncode != 0:
-        raise ClusterError(f"`{' '.join(command)}` failed: {done.stderr.strip()}")
-    return done.stdout
