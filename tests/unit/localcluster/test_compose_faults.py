@@ -103,7 +103,7 @@ def test_loop_devices_of_a_run_that_was_killed_are_detached_once_its_containers_
         "loop0": "/tmp/a/mine-broker-1.img",
         "loop1": "/tmp/a/mine-controller-2.img (deleted)",
         "loop2": "/tmp/a/other-broker-1.img",
-        "loop3": "/home/disk.img",
+        "loop3": "/var/disk.img",
     }
     for device, image in images.items():
         (tmp_path / "sys" / device / "loop").mkdir(parents=True)

@@ -1,7 +1,6 @@
 """When `make test` runs tests of real processes once more: only when pytest says that tests failed."""
 
 import os
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -14,8 +13,6 @@ echo "$*" >>"$NOTES"
 code=$(head -n 1 "$CODES"); sed -i 1d "$CODES"
 exit "$code"
 """
-
-pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
 
 
 def made(folder: Path, codes: list[int], *words: str) -> tuple[int, list[str]]:
