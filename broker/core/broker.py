@@ -58,6 +58,7 @@ from holdfast.broker.core.registration.metadata_lineage import MetadataLineage
 from holdfast.broker.core.replicas.leadership import AlterVerdict
 from holdfast.broker.core.replicas.partition import Partition, RoleChange
 from holdfast.broker.core.replicas.replica_manager import ReplicaManager, name_of
+from holdfast.broker.core.replicas.silent_followers import SilentFollowers
 from holdfast.metadata.ids import PartitionId
 from holdfast.metadata.image import MetadataImage
 from holdfast.protocol.errors import ErrorCode
@@ -116,6 +117,7 @@ class Broker:
         self.fetchers = replica_manager.fetchers
         self.groups = replica_manager.groups
         self._shrink_ms = now_ms
+        self._silent_followers = SilentFollowers(config.replica_silent_ms, config.replica_lag_ms_max, now_ms)
         self._handlers: dict[type, Callable[[Any, int], None]] = {
             RequestReceived: self._on_request,
             GroupRequestReceived: self.groups.request,
@@ -168,6 +170,7 @@ class Broker:
             self.fetch_path.next_deadline_ms(),
             self.fetchers.next_deadline_ms(),
             self.groups.next_deadline_ms(),
+            self._silent_followers.next_deadline_ms(),
             self._replica_manager.next_deadline_ms(),
         )
         deadline_ms = min(self._link.next_deadline_ms(), self._shrink_ms)
@@ -318,10 +321,25 @@ class Broker:
                     partition, now_ms
                 )  # a follower that fell behind no longer holds back the high watermark (F3)
             self._replica_manager.lower_ceilings(now_ms)
+        self._drop_silent(now_ms)
         self.groups.tick(now_ms)
         # last: what the high watermark has passed in this very tick is not late
         self._effects += self.produce_path.expire(now_ms)
         self._effects += self.fetch_path.expire(now_ms)
+
+    def _drop_silent(self, now_ms: int) -> None:
+        quiet_since_ms = self.fetch_path.followers_quiet_since_ms()
+        silence = self._silent_followers.look(quiet_since_ms, now_ms)
+        if silence is None:
+            return
+        for key, partition in self.partitions.items():
+            proposal = partition.maybe_drop_silent(silence)
+            if proposal is None:
+                continue
+            assert partition.registration is not None
+            for replica_id in set(partition.registration.isr).difference(proposal.isr):
+                self._silent_followers.dropped(replica_id, quiet_since_ms[replica_id], now_ms)
+            self._replica_manager.submit(key, proposal)
 
     # --- controller ----------------------------------------------------------------------------------------
 

@@ -57,6 +57,7 @@ BROKER_PROPERTIES = {
     "initial.broker.registration.timeout.ms": "60000",
     "holdfast.controlled.shutdown.timeout.ms": "5000",
     "replica.lag.time.max.ms": "2000",
+    "holdfast.replica.silent.ms": "700",
     "replica.fetch.backoff.ms": "100",
     "replica.socket.timeout.ms": "2000",
     "holdfast.leader.silence.max.ms": "300",

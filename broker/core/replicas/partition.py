@@ -18,6 +18,7 @@ from holdfast.broker.core.replicas.ceiling import Ceiling, Urgency
 from holdfast.broker.core.replicas.divergence import LogView, Refusal
 from holdfast.broker.core.replicas.leadership import AlterVerdict, Leadership, Proposal
 from holdfast.broker.core.replicas.replica_progress import ReplicaProgress
+from holdfast.broker.core.replicas.silent_followers import Silence
 from holdfast.metadata.ids import PartitionId
 from holdfast.metadata.partition import PartitionRegistration
 from holdfast.metadata.records import RECOVERING
@@ -332,6 +333,7 @@ class Partition:
         start_offset = leadership.start_offset
         return (
             start_offset is not None
+            and not progress.is_silent
             and progress.position >= self.high_watermark
             and progress.position >= start_offset
             and self._is_eligible(progress)
@@ -380,6 +382,26 @@ class Partition:
         if not out_of_sync:
             return None
         return self._propose(leadership, tuple(r for r in registration.isr if r not in out_of_sync))
+
+    def maybe_drop_silent(self, silence: Silence) -> Proposal | None:
+        """Propose an ISR without the silent followers that hold back the high watermark (R115). Only where
+        that lets it move: what is left is min ISR, and another member asks, so the leader itself is heard."""
+        leadership, registration = self.leadership, self.registration
+        if (
+            leadership is None
+            or registration is None
+            or leadership.start_offset is None
+            or leadership.proposal
+        ):
+            return None
+        isr, progress, position = registration.isr, leadership.progress, self.position
+        silent = [r for r in isr if r in silence.silent and progress[r].position < position]
+        rest = tuple(r for r in isr if r not in silent)
+        if not silent or len(rest) < registration.min_isr or silence.heard.isdisjoint(rest):
+            return None
+        for replica_id in silent:
+            progress[replica_id].is_silent = True
+        return self._propose(leadership, rest)
 
     def retry_expand(self, now_ms: int) -> Proposal | None:
         """Check the followers outside the ISR again, after a proposal was closed or a broker was unfenced. A
@@ -432,7 +454,7 @@ class Partition:
 
     def advance_high_watermark(self, now_ms: int) -> bool:
         """Move the high watermark to the lowest position among this replica, the maximal ISR and caught-up
-        replicas that may join (F3, R52). It stays while the committed ISR is below min ISR (F1, A-2) or the
+        replicas that may join and are not silent (F3, R52, R115). It stays while the committed ISR is below min ISR (F1, A-2) or the
         ceiling is below the new value (R68), and never moves back on a leader. True when it moved."""
         leadership, registration = self.leadership, self.registration
         if leadership is None or leadership.start_offset is None:
@@ -454,7 +476,11 @@ class Partition:
         for progress in followers:
             if progress.position < end and (
                 progress.replica_id in maximal_isr
-                or (self._is_eligible(progress) and progress.is_caught_up(position, now_ms, self._lag_ms_max))
+                or (
+                    not progress.is_silent
+                    and self._is_eligible(progress)
+                    and progress.is_caught_up(position, now_ms, self._lag_ms_max)
+                )
             ):
                 end = progress.position
                 if end <= known:

@@ -14,6 +14,7 @@ class ReplicaProgress:
         "_leader_position_at_fetch",
         "_last_fetch_ms",
         "broker_epoch",
+        "is_silent",
         "last_caught_up_ms",
         "position",
         "replica_id",
@@ -29,6 +30,8 @@ class ReplicaProgress:
         self.broker_epoch = -1
         #: when it last held all that the leader held; None for never in this epoch
         self.last_caught_up_ms: int | None = None
+        #: proposed out of the ISR for its silence (R115), and not heard since
+        self.is_silent = False
         #: start of the grace period: an ISR member has the lag time from there to catch up
         self._grace_from_ms = grace_from_ms
         self._leader_position_at_fetch = -1
@@ -46,6 +49,7 @@ class ReplicaProgress:
         elif position >= self._leader_position_at_fetch >= 0:
             self.last_caught_up_ms = max(self.last_caught_up_ms or 0, self._last_fetch_ms)
         self.position = position
+        self.is_silent = False
         self.broker_epoch = broker_epoch
         self._leader_position_at_fetch = leader_position
         self._last_fetch_ms = now_ms

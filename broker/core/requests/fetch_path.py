@@ -103,6 +103,10 @@ class FetchPath:
         """Consumers' requests that wait for data."""
         return self._purgatory.size
 
+    def followers_quiet_since_ms(self) -> dict[int, int | None]:
+        """{follower: when it got its last answer; None while its request waits here}."""
+        return self._sessions.quiet_since_ms()
+
     # --- consumers ---------------------------------------------------------------------------------------
 
     def consumer_request(self, reply_to: object, request: FetchRequest, now_ms: int) -> list[Effect]:
@@ -190,7 +194,9 @@ class FetchPath:
                 return [self._no_session(reply_to, request)], [], []
             if session is not None and session.parked is not None:
                 effects.append(self._answer_session(session, now_ms))
-            session = self._sessions.open(request.replica_id, request.broker_epoch, request.session_id)
+            session = self._sessions.open(
+                request.replica_id, request.broker_epoch, request.session_id, now_ms
+            )
         elif session is None or (request.broker_epoch, request.session_id) != session.identity:
             return [self._no_session(reply_to, request)], [], []
         elif session.next_epoch != request.session_epoch:
@@ -270,6 +276,7 @@ class FetchPath:
         """Answer with everything due that has room; the rest stays due for the next request. Sizes are
         estimates: what turns out too large when it is read comes back through `left_out`."""
         reply_to, session.parked = session.parked, None
+        session.quiet_since_ms = now_ms
         assert reply_to is not None
         rows: list[ReadRow] = []
         left = session.max_bytes
