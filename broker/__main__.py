@@ -74,6 +74,8 @@ def raft_config(config: BrokerConfig, folder: str) -> RaftConfig:
         election_backoff_max_ms=static["controller.quorum.election.backoff.max.ms"],
         request_timeout_ms=static["controller.quorum.request.timeout.ms"],
         retry_backoff_ms=static["controller.quorum.retry.backoff.ms"],
+        snapshot_bytes=static["metadata.log.max.record.bytes.between.snapshots"],
+        snapshot_interval_ms=static["metadata.log.max.snapshot.interval.ms"] or None,
     )
 
 

@@ -42,6 +42,7 @@ from holdfast.broker.core.events import (
     Respond,
     RowsOmitted,
     SendFetch,
+    SnapshotLoaded,
     StartEpoch,
     Stop,
     StoreBrokerEpoch,
@@ -62,6 +63,7 @@ from holdfast.metadata.answer_steps import AnswerSteps
 from holdfast.metadata.ids import PartitionId
 from holdfast.metadata.questions import QUESTION_APIS, Asked, answer_steps
 from holdfast.metadata.shown_changes import shows_changes
+from holdfast.metadata.snapshot import MetadataState, SnapshotReader, snapshot_values
 from holdfast.protocol.api_keys import ApiKey
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.fetch import (
@@ -78,6 +80,7 @@ from holdfast.protocol.messages.list_offsets import (
 )
 from holdfast.protocol.messages.produce import ProduceRequest
 from holdfast.protocol.messages.topics import CreateTopicsRequest, CreateTopicsResponse
+from holdfast.raft.snapshot_files import SnapshotSource
 from holdfast.rpc.channel import CallRefused, was_surely_not_done
 from holdfast.rpc.server import Exchange
 from holdfast.runtime.api import DiskError, NetworkError, Runtime
@@ -97,6 +100,7 @@ FORWARDED_APIS = (
     ApiKey.UPDATE_FEATURES,
     ApiKey.UNREGISTER_BROKER,
     ApiKey.ADD_RAFT_VOTER,
+    ApiKey.FETCH_SNAPSHOT,
 )
 #: What the coordinator of a group answers, or in one case any broker.
 GROUP_APIS = (
@@ -199,9 +203,22 @@ class BrokerServer:
 
     # --- RaftListener --------------------------------------------------------------------------------------
 
-    def on_committed(self, entries: Sequence[tuple[int, int, bytes]], committed_offset: int) -> None:
+    def on_committed(self, entries: Sequence[tuple[int, int, bytes, int]], committed_offset: int) -> None:
         """Metadata has been committed."""
         self.pump.post(MetadataCommitted(tuple(entries), committed_offset))
+
+    def snapshot_source(self) -> SnapshotSource | None:
+        """See `raft.snapshotter.SnapshotOwner`."""
+        state = self.core.metadata_state
+        return SnapshotSource(state.image.offset, snapshot_values(state)) if state.image.offset else None
+
+    def snapshot_sink(self) -> SnapshotReader:
+        """See `raft.snapshotter.SnapshotOwner`."""
+        return SnapshotReader()
+
+    def on_snapshot(self, state: MetadataState, offset: int) -> None:
+        """See `raft.snapshotter.SnapshotOwner`."""
+        self.pump.post(SnapshotLoaded(state))
 
     def on_voters_wanted(self, raft_epoch: int) -> None:
         """See `raft.driver.RaftListener`."""

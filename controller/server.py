@@ -28,17 +28,20 @@ from holdfast.controller.core.events import (
     RequestReceived,
     Resign,
     Respond,
+    SnapshotLoaded,
     Tick,
     VotersWanted,
 )
 from holdfast.controller.core.quorum_controller import QuorumController
 from holdfast.metadata.board import Board
 from holdfast.metadata.questions import QUESTION_APIS
+from holdfast.metadata.snapshot import MetadataState, SnapshotReader, snapshot_values
 from holdfast.metadata.status import NodeView, answer
 from holdfast.protocol.api_keys import ApiKey
 from holdfast.protocol.errors import ErrorCode
 from holdfast.raft.core.config import RaftConfig
 from holdfast.raft.driver import NotLeader, RaftDriver
+from holdfast.raft.snapshot_files import SnapshotSource
 from holdfast.rpc.channel import CallRefused, Pool
 from holdfast.rpc.server import Exchange, Server, ServerLimits
 from holdfast.rpc.shares import NodeShares
@@ -71,6 +74,7 @@ MEMBER_APIS = frozenset(
         ApiKey.BEGIN_QUORUM_EPOCH,
         ApiKey.END_QUORUM_EPOCH,
         ApiKey.FETCH,
+        ApiKey.FETCH_SNAPSHOT,
         ApiKey.BROKER_REGISTRATION,
         ApiKey.BROKER_HEARTBEAT,
         ApiKey.ALTER_PARTITION,
@@ -231,6 +235,19 @@ class ControllerServer:
     def on_committed(self, entries: Sequence[Entry], committed_offset: int) -> None:
         """See `raft.driver.RaftListener`."""
         self.pump.post(EntriesCommitted(entries, committed_offset))
+
+    def snapshot_source(self) -> SnapshotSource | None:
+        """See `raft.snapshotter.SnapshotOwner`."""
+        state = self._core.state
+        return SnapshotSource(state.image.offset, snapshot_values(state)) if state.image.offset else None
+
+    def snapshot_sink(self) -> SnapshotReader:
+        """See `raft.snapshotter.SnapshotOwner`."""
+        return SnapshotReader()
+
+    def on_snapshot(self, state: MetadataState, offset: int) -> None:
+        """See `raft.snapshotter.SnapshotOwner`."""
+        self.pump.post(SnapshotLoaded(state))
 
     def on_leader_change(
         self, leader_id: int | None, raft_epoch: int, epoch_start_offset: int | None

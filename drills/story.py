@@ -12,7 +12,7 @@ import click
 
 from holdfast.cli.extras import require
 from holdfast.cli.inspect.metadata_log import fetch_log
-from holdfast.cli.inspect.partition_story import LoggedRecord
+from holdfast.cli.inspect.partition_story import ReadLog
 from holdfast.client.core.errors import ClientError
 from holdfast.drills.metadata_rows import metadata_rows
 from holdfast.drills.outcome import DrillEvidence
@@ -50,10 +50,11 @@ def _checked(_: click.Context, __: click.Parameter, file: Path | None) -> Path |
 
 def add_metadata(history: History, bootstrap_servers: str) -> None:
     """Add what the live cluster's metadata log tells; a note when it cannot be read."""
-    found: list[LoggedRecord] = []
+    found = ReadLog([])
 
     async def read(runtime: Runtime) -> int:
-        found.extend(await fetch_log(runtime, bootstrap_servers, _READ_TIMEOUT_MS))
+        nonlocal found
+        found = await fetch_log(runtime, bootstrap_servers, _READ_TIMEOUT_MS)
         return 0
 
     try:

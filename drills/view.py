@@ -113,7 +113,7 @@ class View:
 
         async def work(runtime: Runtime) -> int:
             log = await fetch_log(runtime, self._cluster.bootstrap_controllers, 30_000)
-            for step in story_of(log, self._topic, 0).steps:
+            for step in story_of(log.records, self._topic, 0, log.base).steps:
                 decision, after = step.decision, step.after
                 if decision is None or after is None or after.leader is None or decision.reason is None:
                     continue

@@ -107,6 +107,18 @@ COMMON_KEYS: tuple[ConfigKey, ...] = (
     _list("log.dirs", (), "Folders of the partitions; a controller needs none."),
     _string("log.dir", None, "One folder, when log.dirs is unset."),
     _string("metadata.log.dir", None, "Folder of the metadata log; unset: the first of log.dirs."),
+    _long(
+        "metadata.log.max.record.bytes.between.snapshots",
+        20 << 20,
+        "A metadata snapshot is made after so many bytes of new records.",
+        1,
+    ),
+    _long(
+        "metadata.log.max.snapshot.interval.ms",
+        3_600_000,
+        "A metadata snapshot is made after so long when there are new records; 0: by bytes alone.",
+        0,
+    ),
     _int(
         "max.request.partition.size.limit", 2000, "Most partitions in one DescribeTopicPartitions answer.", 1
     ),

@@ -31,6 +31,7 @@ from holdfast.metadata.snapshot_records import (
     SnapshotRecord,
     SnapshotStateRecord,
     decode_snapshot_record,
+    encode_snapshot_record,
 )
 from holdfast.protocol.schema.fields import SchemaError
 
@@ -50,6 +51,11 @@ def snapshot_records(state: MetadataState) -> Iterator[SnapshotRecord]:
     """Every record of a snapshot, as of this call: they may be taken one by one over a long time."""
     first = SnapshotStateRecord(state.image.raft_epoch, state.history.has_dropped_assignments)
     return _records(first, state.image, state.history.records())
+
+
+def snapshot_values(state: MetadataState) -> Iterator[bytes]:
+    """The same, encoded as they are taken."""
+    return map(encode_snapshot_record, snapshot_records(state))
 
 
 def _records(

@@ -82,6 +82,7 @@ class LogEntry:
     offset: int
     raft_epoch: int
     value: bytes
+    timestamp_ms: int = -1
 
 
 def make_config(**properties: str) -> ControllerConfig:

@@ -40,6 +40,7 @@ from holdfast.broker.core.events import (
     Respond,
     RowsOmitted,
     ShutdownWanted,
+    SnapshotLoaded,
     Started,
     Stop,
     Tick,
@@ -60,6 +61,7 @@ from holdfast.broker.core.replicas.partition import Partition, RoleChange
 from holdfast.broker.core.replicas.replica_manager import ReplicaManager, name_of
 from holdfast.metadata.ids import PartitionId
 from holdfast.metadata.image import MetadataImage
+from holdfast.metadata.snapshot import MetadataState
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.alter_partition import AlterPartitionResponse
 from holdfast.protocol.messages.broker_registration import BrokerHeartbeatResponse, BrokerRegistrationResponse
@@ -133,6 +135,7 @@ class Broker:
             CeilingsStored: replica_manager.ceilings_stored,
             FetchFailed: self._on_fetch_failed,
             MetadataCommitted: self._on_metadata,
+            SnapshotLoaded: self._on_snapshot,
             ControllerChanged: self._on_controller,
             CallAnswered: self._on_call_answered,
             CallFailed: self._on_call_failed,
@@ -345,6 +348,13 @@ class Broker:
         """Replay it. A broker that reads that it was unregistered has no role from there on (N-2); its next
         heartbeat would tell it so too, but not before it has been answered."""
         self._replica_manager.metadata_committed(event, now_ms)
+        self._after_metadata(now_ms)
+
+    def _on_snapshot(self, event: SnapshotLoaded, now_ms: int) -> None:
+        self._replica_manager.snapshot_loaded(event, now_ms)
+        self._after_metadata(now_ms)
+
+    def _after_metadata(self, now_ms: int) -> None:
         if self.has_roles and not self._replica_manager.is_registered_here():
             self._stop_for(self.lifecycle.registration_over(now_ms))
             self._drop_roles("the cluster does not know it any more")
@@ -446,6 +456,11 @@ class Broker:
     def image(self) -> MetadataImage:
         """Metadata as far as it was applied."""
         return self._replica_manager.image
+
+    @property
+    def metadata_state(self) -> MetadataState:
+        """The same, and what led to it: what a snapshot holds."""
+        return MetadataState(self._replica_manager.image, self._replica_manager.history)
 
     @property
     def has_roles(self) -> bool:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from holdfast.broker.core.replicas.divergence import LogView
 from holdfast.metadata.ids import PartitionId
+from holdfast.metadata.snapshot import MetadataState
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.fetch import FetchRequest, FetchResponse
 from holdfast.protocol.messages.topics import CreateTopicsRequest
@@ -291,9 +292,16 @@ class CeilingsStored:
 class MetadataCommitted:
     """Values of committed metadata records with their offsets, in order; `end_offset` is exclusive."""
 
-    #: (offset, raft epoch, value)
-    entries: tuple[tuple[int, int, bytes], ...]
+    #: (offset, raft epoch, value, wall time of the leader that wrote it)
+    entries: tuple[tuple[int, int, bytes, int], ...]
     end_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotLoaded:
+    """The state of a snapshot takes the place of the metadata that was committed so far (K14)."""
+
+    state: MetadataState
 
 
 @dataclass(frozen=True, slots=True)
@@ -573,6 +581,7 @@ Event: TypeAlias = (
     | EpochStarted
     | CeilingsStored
     | MetadataCommitted
+    | SnapshotLoaded
     | ControllerChanged
     | CallAnswered
     | CallFailed

@@ -43,7 +43,7 @@ APIS: dict[ApiKey, Api] = {
     api.key: api
     for api in (
         Api(ApiKey.PRODUCE, produce.ProduceRequest, produce.ProduceResponse),
-        Api(ApiKey.FETCH, fetch.FetchRequest, fetch.FetchResponse, max_version=1),
+        Api(ApiKey.FETCH, fetch.FetchRequest, fetch.FetchResponse, max_version=2),
         Api(ApiKey.LIST_OFFSETS, list_offsets.ListOffsetsRequest, list_offsets.ListOffsetsResponse),
         Api(ApiKey.METADATA, metadata.MetadataRequest, metadata.MetadataResponse),
         Api(
@@ -141,6 +141,7 @@ APIS: dict[ApiKey, Api] = {
             topics.DescribeTopicPartitionsRequest,
             topics.DescribeTopicPartitionsResponse,
         ),
+        Api(ApiKey.FETCH_SNAPSHOT, quorum.FetchSnapshotRequest, quorum.FetchSnapshotResponse),
         Api(ApiKey.ADD_RAFT_VOTER, quorum.AddRaftVoterRequest, quorum.AddRaftVoterResponse),
     )
 }

@@ -127,6 +127,12 @@ class FetchPartitionResponse:
     records: memoryview = field(
         records, "Whole record batches; the first may begin below the offset asked for."
     )
+    snapshot_id: EpochEndOffset | None = field(
+        nullable(struct(EpochEndOffset)),
+        "Of the metadata log: fetch this snapshot first, with FetchSnapshot (K14).",
+        since=2,
+        default=None,
+    )
 
 
 @message

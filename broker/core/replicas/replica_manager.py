@@ -26,6 +26,7 @@ from holdfast.broker.core.events import (
     LogsOffline,
     MetadataCommitted,
     OpenLog,
+    SnapshotLoaded,
     StartEpoch,
     Stop,
     StoreBrokerEpoch,
@@ -46,6 +47,7 @@ from holdfast.broker.core.replicas.partition import Partition, Role, RoleChange
 from holdfast.broker.core.requests.fetch_path import FetchPath
 from holdfast.broker.core.requests.produce_path import ProducePath
 from holdfast.metadata.delta import LocalChanges, LocalPartition, MetadataDelta, local_view
+from holdfast.metadata.history import CommittedRecord, MetadataHistory
 from holdfast.metadata.ids import PartitionId
 from holdfast.metadata.image import RESOURCE_TOPIC, ConfigResource, MetadataImage
 from holdfast.metadata.partition import PartitionRegistration
@@ -77,6 +79,8 @@ class ReplicaManager:
         self.broker_id = config.node_id
         #: metadata as applied so far
         self.image = MetadataImage()
+        #: what led to it
+        self.history = MetadataHistory()
         self.partitions: dict[PartitionId, Partition] = {}
         #: the brokers registered in the image
         self.brokers = KnownBrokers()
@@ -137,11 +141,24 @@ class ReplicaManager:
     def metadata_committed(self, event: MetadataCommitted, now_ms: int) -> None:
         """Replay committed records; once roles are taken, apply what they change for this broker."""
         delta = MetadataDelta(self.image)
-        for offset, raft_epoch, value in event.entries:
+        records: list[CommittedRecord] = []
+        for offset, raft_epoch, value, timestamp_ms in event.entries:
             record = decode_record(value)
+            records.append(CommittedRecord(offset, timestamp_ms, record))
             self._lineage.replayed(offset, record)
             delta.replay(record, offset, raft_epoch)
+        self.history.note(self.image, records)
         self.image = delta.apply(event.end_offset)
+        self._metadata_changed(delta, now_ms)
+
+    def snapshot_loaded(self, event: SnapshotLoaded, now_ms: int) -> None:
+        """Take the state of a snapshot; once roles are taken, apply what is different for this broker."""
+        delta = MetadataDelta.between(self.image, event.state.image)
+        self.image, self.history = event.state.image, event.state.history
+        self._lineage.loaded(event.state)
+        self._metadata_changed(delta, now_ms)
+
+    def _metadata_changed(self, delta: MetadataDelta, now_ms: int) -> None:
         for sentence in delta.violations:
             self._counts.metadata_violations += 1
             self._note(Level.ERROR, sentence)

@@ -232,7 +232,7 @@ class CoreHarness:
         """Commit records at the next offsets."""
         entries = []
         for record in records:
-            entries.append((self._metadata_offset, 1, encode_record(record)))
+            entries.append((self._metadata_offset, 1, encode_record(record), -1))
             self._metadata_offset += 1
         self.post(MetadataCommitted(tuple(entries), self._metadata_offset))
 
