@@ -19,6 +19,7 @@ BANDS = (
     "unclean-switched-elr",
     "lying-disks",
     "lost-voter",
+    "snapshots",
 )
 
 _OPTIONS = (

@@ -26,6 +26,7 @@ BANDS: dict[str, dict[str, bool]] = {
     "unclean-switched-elr": {"elr": False, "switches_elr": True, "over_budget": True},
     "lying-disks": {"every_write": True, "disks_lie": True},
     "lost-voter": {"elr": False, "switches_elr": True, "loses_voter": True},
+    "snapshots": {"snapshots": True},
 }
 
 #: what both of these are about: which replicas count during a move, and which leads when none is complete

@@ -69,6 +69,8 @@ BROKER_PROPERTIES = {
     "holdfast.log.scrub.interval.hours": "0",
 }
 CONTROLLER_PROPERTIES = {"broker.session.timeout.ms": "1500"}
+#: of metadata log between two snapshots, in stories that have some: about a hundred records
+_SNAPSHOT_BYTES = "8000"
 #: what no story is long enough for otherwise
 SHORT_INTERVALS = {
     "unclean.recovery.timeout.ms": "800",
@@ -147,6 +149,8 @@ class ClusterSpec:
     core_first: bool = False
     #: one voter is lost to the end, though all else is healed
     loses_voter: bool = False
+    #: every node makes a snapshot of the metadata each hundred records, and its log begins there
+    snapshots: bool = False
     #: limits that only big clusters reach are drawn from tiny values (`sim.cluster.limits`)
     tiny_limits: bool = False
 
@@ -220,6 +224,8 @@ class World:
             "min.insync.replicas": str(shape.min_isr),
             **QUORUM_PROPERTIES,
         }
+        if shape.snapshots:
+            self._common["metadata.log.max.record.bytes.between.snapshots"] = _SNAPSHOT_BYTES
         self.controllers = [self._controller(voter) for voter in voters]
         self.brokers = [self._broker(number) for number in range(1, shape.brokers + 1)]
         self.nodes: list[SimNode] = [*self.controllers, *self.brokers]

@@ -136,7 +136,6 @@ async def test_a_live_cluster_explains_from_its_snapshot_on(
 def test_what_a_snapshot_changes_is_applied_like_records() -> None:
     """It lagged behind the log: meanwhile another leads, and a second partition came."""
     harness = CoreHarness().join(partition(1))
-    assert harness.partition.role is Role.LEADER
     own = harness.core.lifecycle.broker_epoch
     registrations = [
         register(2, 0),
@@ -145,7 +144,10 @@ def test_what_a_snapshot_changes_is_applied_like_records() -> None:
         register(1, own),
     ]
     harness.snapshot(
-        *registrations,
+        register(2, 0),
+        register(3, 1),
+        *between,
+        register(1, own),
         UnfenceBrokerRecord(1, own),
         UnfenceBrokerRecord(2, 0),
         TopicRecord("t", TOPIC),
