@@ -69,8 +69,8 @@ BROKER_PROPERTIES = {
     "holdfast.log.scrub.interval.hours": "0",
 }
 CONTROLLER_PROPERTIES = {"broker.session.timeout.ms": "1500"}
-#: of metadata log between two snapshots, in stories that have some: about a hundred records
-_SNAPSHOT_BYTES = "8000"
+#: of metadata log between two snapshots, in stories that have some: some ten records
+_SNAPSHOT_BYTES = "1000"
 #: what no story is long enough for otherwise
 SHORT_INTERVALS = {
     "unclean.recovery.timeout.ms": "800",
@@ -149,7 +149,7 @@ class ClusterSpec:
     core_first: bool = False
     #: one voter is lost to the end, though all else is healed
     loses_voter: bool = False
-    #: every node makes a snapshot of the metadata each hundred records, and its log begins there
+    #: every node makes a snapshot of the metadata each ten records, and its log begins there
     snapshots: bool = False
     #: limits that only big clusters reach are drawn from tiny values (`sim.cluster.limits`)
     tiny_limits: bool = False
