@@ -70,9 +70,10 @@ def main(changes: int, partitions: int, snapshot_bytes: int, as_json: bool, fold
             await node.stop()
             rows["disk_after_mb"] = node.disk_bytes() / 1e6
             again = _Node(runtime, Path(place), snapshot_bytes)
-            started = time.monotonic()
+            started, used = time.monotonic(), time.process_time()
             await again.start()
             rows["restart_s"] = time.monotonic() - started
+            rows["restart_cpu_s"] = time.process_time() - used
             # its own new LeaderChange record is behind all that was there
             assert again.image.topics == image.topics
             assert again.history.changes_of(PartitionId(_TOPIC, 0)), "the last changes are known"
@@ -205,7 +206,7 @@ async def _flap(node: _Node, changes: int, partitions: int) -> dict[str, float]:
             longest_s = max(longest_s, time.monotonic() - before - _PAUSE_S)
 
     looking = asyncio.ensure_future(look_at_turns())
-    began, disk_max, written = time.monotonic(), 0, 0
+    began, used, disk_max, written = time.monotonic(), time.process_time(), 0, 0
     while written < changes:
         isr = (1, 2) if written // partitions % 2 == 0 else (1, 2, 3)
         count = min(_BATCH, changes - written)
@@ -216,9 +217,11 @@ async def _flap(node: _Node, changes: int, partitions: int) -> dict[str, float]:
             disk_max = max(disk_max, node.disk_bytes())
             note(f"{written:,} changes, {node.disk_bytes() / 1e6:,.1f} MB on disk")
     took_s, is_over = time.monotonic() - began, True
+    cpu_us = (time.process_time() - used) * 1e6
     await looking
     return {
         "changes_per_s": changes / took_s,
+        "cpu_us_per_change": cpu_us / changes,
         "disk_max_mb": disk_max / 1e6,
         "longest_turn_ms": longest_s * 1e3,
     }
