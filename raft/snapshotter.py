@@ -144,7 +144,7 @@ class Snapshotter:
         if source.offset <= max(node.log_start_offset, -1 if newest is None else newest.id.offset):
             return
         id = node.snapshot_at(source.offset)
-        work = self._make(id, source, dict(node.directories))
+        work = self._make(id, source, dict(node.directories_below(source.offset)))
         self._making = self._runtime.tasks.start(f"snapshot {id.file_name}", self._guarded(work))
 
     async def _make(self, id: SnapshotId, source: SnapshotSource, directories: dict[int, bytes]) -> None:

@@ -96,10 +96,9 @@ class RaftNode:
         """Offset of the next Append."""
         return self._member.shape.log_end_offset
 
-    @property
-    def directories(self) -> dict[int, bytes]:
-        """`{voter: directory id}` as the log names them at its end."""
-        return self._member.directories.known
+    def directories_below(self, offset: int) -> dict[int, bytes]:
+        """`{voter: directory id}` as the log names them below `offset`."""
+        return self._member.directories.below(offset)
 
     @property
     def now_ms(self) -> int:

@@ -28,6 +28,7 @@ from holdfast.raft.core.log_shape import LogShape
 from holdfast.raft.core.node import RaftNode
 from holdfast.raft.core.quorum import LogPosition, QuorumState
 from holdfast.raft.core.snapshot_format import SnapshotId
+from holdfast.raft.core.voter_directories import VoterDirectories
 from holdfast.rpc.core.failures import CallFailure
 from holdfast.runtime.stats import LogLine
 from holdfast.scenario.raft import (
@@ -108,7 +109,7 @@ def test_a_snapshot_is_fetched_piece_by_piece_and_takes_the_place_of_the_log(is_
     row = fetch.request.partitions[0]
     assert (row.fetch_offset, row.last_fetched_epoch) == (90, 4)
     assert (node.log_end_offset, node.high_watermark, node.log_start_offset) == (90, 90, 90)
-    assert node.directories == {1: b"d" * 16}
+    assert node.directories_below(90) == {1: b"d" * 16}
     answer = fetch_response(1, 5, records=batches(90, "4:1,5:1"), high_watermark=92)
     node.handle(Answered(fetch.request_id, answer), 60_002)
     assert (node.log_end_offset, node.high_watermark) == (92, 92)
@@ -294,3 +295,10 @@ def test_a_shape_without_a_beginning_compares_as_before() -> None:
     between = LogShape([(2, 0), (3, 30)], 50, LogPosition(2, 30))
     assert between.end_offset_for_epoch(2) == (2, 30)
     assert between.diverging_point(2, 30) is None
+
+
+def test_a_snapshot_names_the_directories_that_are_named_below_it() -> None:
+    """K8: what is not committed may be cut again."""
+    one, other = {1: b"a" * 16}, {1: b"b" * 16}
+    directories = VoterDirectories([(3, one), (7, other)])
+    assert [directories.below(offset) for offset in (3, 4, 7, 8)] == [{}, one, one, other]
