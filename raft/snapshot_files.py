@@ -24,9 +24,9 @@ from holdfast.storage.turn import next_turn
 #: Snapshots that are kept: when the newest turns out to be damaged, the log goes on from the one before.
 KEPT = 2
 #: Records and bytes of one batch: some ms of encoding and decoding.
-_BATCH_RECORDS = 200
-_BATCH_BYTES = 32 << 10
-_READ_BYTES = 16 << 10
+_BATCH_RECORDS = 100
+_BATCH_BYTES = 16 << 10
+_READ_BYTES = 8 << 10
 _WRITING, _FETCHING, _INSTALLING = ".tmp", ".part", ".install"
 
 _log = logging.getLogger("holdfast.raft")
