@@ -200,7 +200,7 @@ def _fetch(member: Member, token: int, request: FetchRequest) -> None:
     if member.snapshots and (is_empty or shape.needs_snapshot(row.last_fetched_epoch, row.fetch_offset)):
         # Its log tells no progress that could be counted; that it asks is what check-quorum needs.
         if (voter := role.voters.get(request.replica_id)) is not None:
-            voter.last_fetch_ms = member.now_ms
+            voter.heard_ms = member.now_ms
         id, epoch = member.snapshots[-1], member.state.raft_epoch
         member.reply(token, answers.snapshot_first(config.node_id, epoch, shape, id))
         return
@@ -246,7 +246,7 @@ def _fetch_snapshot(member: Member, token: int, request: FetchSnapshotRequest) -
         return
     assert isinstance(role, Leader), "others have refused"
     if (voter := role.voters.get(request.replica_id)) is not None:
-        voter.last_fetch_ms = member.now_ms  # it is alive (K7), though it tells no progress
+        voter.heard_ms = member.now_ms  # it is alive (K7), though it tells no progress
     read = ReadPiece(id, request.position, min(request.max_bytes, answers.PIECE_BYTES_MAX))
     member.reply(token, answers.piece(config.node_id, epoch, request.position), read)
 
