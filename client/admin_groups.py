@@ -12,7 +12,7 @@ from holdfast.client.admin_rows import raise_refusal
 from holdfast.client.cluster_client import ClusterClient
 from holdfast.client.core.backoff import Backoff
 from holdfast.client.core.errors import ClientError, TimedOut, code_of
-from holdfast.client.core.group_assignment import assigned_partitions
+from holdfast.client.core.groups.consumer_protocol import assigned_partitions
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.committed_offsets import (
     OffsetCommitPartition,

@@ -6,7 +6,7 @@ import pytest
 from click.testing import Result
 
 from holdfast.client.admin_groups import GroupDescription, GroupMember, GroupOffset
-from holdfast.client.core.group_assignment import assigned_partitions
+from holdfast.client.core.groups.consumer_protocol import assigned_partitions
 from holdfast.protocol.messages.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from holdfast.protocol.topic_names import TopicPartition
 from tests.unit.cli import rows
