@@ -20,7 +20,8 @@ from holdfast.cli.options import (
     yes_or_no,
 )
 from holdfast.client.admin import Admin
-from holdfast.client.consumer import Consumer, ConsumerRecord
+from holdfast.client.consumer import Consumer
+from holdfast.client.core.consumer_records import ConsumerRecord
 from holdfast.client.core.errors import ClientError, CorruptRecords
 from holdfast.runtime.api import Runtime
 

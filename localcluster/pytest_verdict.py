@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from holdfast.client.consumer import Consumer, ConsumerRecord
+from holdfast.client.consumer import Consumer
+from holdfast.client.core.consumer_records import ConsumerRecord
 from holdfast.client.core.history import parse_row, parse_value, value_crc32c
 from holdfast.localcluster.nodes import ClusterError
 from holdfast.protocol.topic_names import TopicPartition

@@ -8,7 +8,8 @@ import click
 from holdfast.cli.options import INT32_MAX, CommandAnswer, connection, output, run_client
 from holdfast.cli.perf.properties import CONSUMER, settings
 from holdfast.cli.progress import Progress
-from holdfast.client.consumer import Consumer, ConsumerRecord
+from holdfast.client.consumer import Consumer
+from holdfast.client.core.consumer_records import ConsumerRecord
 from holdfast.client.core.errors import ClientError
 from holdfast.runtime.api import Clock, Runtime
 

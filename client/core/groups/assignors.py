@@ -105,9 +105,7 @@ def _claims(members: list[JoinedMember], counts: Mapping[str, int]) -> dict[Topi
                 found.setdefault(one, []).append((subscription.generation_id, member_id))
     newest = {one: max(generation for generation, _ in rows) for one, rows in found.items()}
     return {
-        one: [
-            member_id for generation, member_id in rows if generation in (newest[one], UNKNOWN_GENERATION)
-        ]
+        one: [member_id for generation, member_id in rows if generation in (newest[one], UNKNOWN_GENERATION)]
         for one, rows in found.items()
     }
 

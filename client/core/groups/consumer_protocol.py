@@ -1,8 +1,9 @@
-"""What members of a group say to each other: Kafka's ConsumerProtocolSubscription and -Assignment, versions 0 to 3.
+"""What members of a group say to each other: Kafka's ConsumerProtocolSubscription and -Assignment.
 
-Members of other libraries may share the group, so the bytes are Kafka's. The schemas are written with aiokafka's
-types; kio knows the messages whole, but its reader reserves memory for what a length says, and these bytes come
-from other members. Written is the newest version, read is every one: a later one begins as version 3 does.
+Members of other libraries may share the group, so the bytes are Kafka's. The schemas are written with
+aiokafka's types; kio knows the messages whole, but its reader reserves memory for what a length says, and
+these bytes come from other members. Written is the newest version, read is every one: a later one begins as
+the newest one does.
 """
 
 import struct
@@ -10,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from io import BytesIO
 from typing import Any, NamedTuple
 
-from aiokafka.protocol.types import Array, Bytes, Int16, Int32, Schema, String
+from aiokafka.protocol.types import Array, Bytes, Int32, Schema, String
 
 from holdfast.protocol.topic_names import TopicPartition
 
@@ -28,7 +29,7 @@ _FIELDS = (
 )
 _NEWEST = len(_FIELDS) - 1
 #: what the fields are that an older version does not have
-_DEFAULTS = (None, None, [], UNKNOWN_GENERATION, None)
+_DEFAULTS: tuple[Any, ...] = (None, None, [], UNKNOWN_GENERATION, None)
 #: by version
 _SUBSCRIPTIONS = [Schema(*sum(_FIELDS[: version + 1], ())) for version in range(len(_FIELDS))]
 #: The same in all versions. Some leave out what the member's own data would be.
@@ -64,7 +65,7 @@ def decode_subscription(metadata: bytes) -> Subscription | None:
     found = _decoded(metadata, _SUBSCRIPTIONS)
     if found is None:
         return None
-    topics, _, owned, generation_id, _ = (*found, *_DEFAULTS[len(found) :])
+    topics, _, owned, generation_id, _ = found + _DEFAULTS[len(found) :]
     if topics is None or None in topics:
         return None
     return Subscription(tuple(topics), _flat(owned), generation_id)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.client.consumer import ConsumerRecord
+from holdfast.client.core.consumer_records import ConsumerRecord
 from holdfast.client.core.history import RowWriter, make_value, value_crc32c
 from holdfast.client.core.outcomes import DeliveryOutcome
 from holdfast.localcluster import pytest_verdict

@@ -10,7 +10,11 @@ from holdfast.protocol.topic_names import TopicPartition
 
 
 def member(
-    name: str, *topics: str, owned: str = "", generation: int = UNKNOWN_GENERATION, instance: str | None = None
+    name: str,
+    *topics: str,
+    owned: str = "",
+    generation: int = UNKNOWN_GENERATION,
+    instance: str | None = None,
 ) -> JoinedMember:
     """`owned`: `t0 t1 u0`."""
     partitions = tuple(TopicPartition(word[0], int(word[1:])) for word in owned.split())
@@ -109,6 +113,7 @@ def test_each_partition_has_one_owner_that_wants_it(
 def test_sticky_members_that_do_as_they_are_told_come_to_even_shares_in_which_nothing_moves_any_more(
     members: list[JoinedMember], counts: dict[str, int]
 ) -> None:
+    found: dict[str, list[TopicPartition]] = {}
     for generation in range(3, 7):
         owners = {p: one.member_id for one in members for p in one.subscription.owned}
         found = assign_cooperative_sticky(members, counts)
@@ -117,9 +122,7 @@ def test_sticky_members_that_do_as_they_are_told_come_to_even_shares_in_which_no
             assert not others & set(found[one.member_id]) - set(one.subscription.owned)
         members = [
             one._replace(
-                subscription=Subscription(
-                    one.subscription.topics, tuple(found[one.member_id]), generation
-                )
+                subscription=Subscription(one.subscription.topics, tuple(found[one.member_id]), generation)
             )
             for one in members
         ]
