@@ -207,6 +207,7 @@ def test_what_is_no_address_is_wrong_usage(arguments: list[str]) -> None:
         ["get-offsets", "--topic-partitions", "t:x"],
         ["console-consumer", "--topic", "t", "--partition", "0", "--offset", "soon"],
         ["console-consumer", "--topic", "t", "--offset", "3"],
+        ["console-consumer", "--topic", "t", "--partition", "0", "--group", "g"],
         ["console-consumer", "--topic", "t", "--partition", "0", "--offset", "3", "--from-beginning"],
         ["verifiable-producer", "--topic", "t", "--max-messages", "-2"],
         # what int() refuses though it is a digit, and what no field of a request holds
