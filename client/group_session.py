@@ -35,6 +35,8 @@ from holdfast.runtime.api import NetworkError, Runtime
 from holdfast.runtime.pump import Pump
 
 _FIND_TIMEOUT_MS = 5_000
+#: How the names of the cluster's own topics begin; no pattern takes them.
+_INTERNAL = "__"
 
 _log = logging.getLogger("holdfast.consumer")
 
@@ -136,7 +138,9 @@ class GroupSession:
     def _follow_pattern(self) -> None:
         if self._pattern is not None:
             names = self._cluster.cache.topic_names
-            matching = tuple(name for name in names if self._pattern.fullmatch(name))
+            matching = tuple(
+                name for name in names if self._pattern.fullmatch(name) and not name.startswith(_INTERNAL)
+            )
             self._pump.post(partial(self.core.subscribe, matching))
 
     def _want(self, effect: WantTopics) -> None:
