@@ -498,3 +498,10 @@ def test_what_a_consumer_subscribes_to_is_read_from_its_metadata(
     metadata: bytes, topics: set[str] | None
 ) -> None:
     assert subscribed_topics(metadata) == topics
+
+
+def test_metrics_have_the_committed_offset_of_each_group_and_partition() -> None:
+    play = Play()
+    play.commit_offset(7, index=1)
+    play.commit_offset(9, group="h")
+    assert list(play.coordinator.committed()) == [("g", (T, 1), 7), ("h", (T, 0), 9)]
