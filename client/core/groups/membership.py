@@ -383,6 +383,7 @@ class Membership:
         if code is not ErrorCode.NONE:
             return self._not_joined(code, response.member_id, response.error_message, now_ms)
         effects: list[Effect] = []
+        self.coordinator = self._heard_from  # though another request to it may have failed meanwhile
         self.member_id, self.generation_id = response.member_id, response.generation_id
         self._protocol_name = response.protocol_name or self._config.assignors[0]
         self._heartbeat_ms = now_ms + self._config.heartbeat_interval_ms

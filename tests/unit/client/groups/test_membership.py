@@ -147,7 +147,7 @@ def test_the_leader_waits_for_the_metadata_of_topics_that_others_read(group: Gro
     other.cache.update(metadata(1, 3, u=2))
     group.members.append(other)
     other.post(lambda now: other.core.subscribe(("u",), now))
-    group.pass_ms(300)
+    group.pass_ms(1_000)
     assert leader.core.phase is Phase.SHARING
     assert "u" in leader.core._topics_to_share
     group.change_topics(3, u=2)
@@ -424,6 +424,19 @@ def test_an_answer_of_a_coordinator_that_was_left_changes_nothing() -> None:
     assert late.coordinator == HERE
     assert member.core.coordinator == elsewhere
     assert member.last(GroupHeartbeatRequest).coordinator == elsewhere
+
+
+def test_who_answers_a_join_coordinates_though_another_request_to_it_has_failed() -> None:
+    member = Alone()
+    member.read()
+    member.beaten(E.REBALANCE_IN_PROGRESS)
+    step = member.core.next_step()
+    assert step is not None
+    member.take(member.core.done(step, member.now_ms))
+    member.take(member.core.failed(member.commit_request, None, member.now_ms))
+    assert member.core.coordinator is None
+    member.joined(generation=5)
+    assert member.last(SyncGroupRequest).coordinator == HERE
 
 
 @pytest.mark.parametrize(
