@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from holdfast.broker.core.replicas.partition import Partition
 from holdfast.protocol.record_batch import CorruptBatch
-from holdfast.sim.checks import history_rules, liveness
+from holdfast.sim.checks import group_rules, history_rules, liveness
 from holdfast.sim.checks.all import all_properties
 from holdfast.sim.checks.bands import excuse_of_loss
 from holdfast.sim.checks.observe.observer import Observer
@@ -151,6 +151,7 @@ def _played(
             faults.heal()
             history = _quiesce_and_read(world)
             _judge(observer, history)
+            _judge_group(world)
         except AssertionError as error:
             violation = str(error) or repr(error)
         result = _result(world, faults, observer, history, violation)
@@ -185,6 +186,16 @@ def _judge(observer: Observer, history: history_rules.History) -> None:
         raise Violation("\n    ".join(broken))
 
 
+def _judge_group(world: World) -> None:
+    """Apply the rules of consumer groups. Raises: Violation."""
+    if not group_rules.is_judged(world.shape):
+        return
+    broken = group_rules.broken_rules(world.group)
+    broken += group_rules.lost_commits(world.group, group_rules.committed_offsets(world))
+    if broken:
+        raise Violation("\n    ".join(broken))
+
+
 def _quiesce_and_read(world: World) -> history_rules.History:
     """Wait until the cluster has come to rest, and read everything there is."""
     load = world.load
@@ -200,6 +211,8 @@ def _quiesce_and_read(world: World) -> history_rules.History:
     liveness.settle(world, liveness.AT_REST)
     for operation in final_operations.operations(world):
         final_operations.fulfil(world, operation, liveness.WITHIN_MS)
+    if group_rules.is_judged(world.shape):
+        world.eventually("group: it comes to rest", lambda: group_rules.is_at_rest(world))
     load.is_read = True
     log = {index: _agreed_log(world, index) for index, _ in world.partitions()}
     ends = {index: records[-1].offset + 1 if records else 0 for index, records in log.items()}
