@@ -8,10 +8,10 @@ place in a group. docs/client.md tells applications how to use it.
 import asyncio
 import re
 from collections import deque
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mapping, Sequence
 from functools import partial
 from types import TracebackType
-from typing import Literal
+from typing import Any, Literal
 
 from holdfast.client.cluster_client import ClusterClient
 from holdfast.client.core.backoff import Backoff
@@ -178,8 +178,8 @@ class Consumer:
         )
         self._pump.carry_out |= {
             SendFetch: self._send_fetch,
-            LookupOffsets: lambda it: runtime.tasks.start("consumer lookup", self._look_up(it)),
-            Connect: lambda it: runtime.tasks.start("consumer connect", self._connect(it.broker_id)),
+            LookupOffsets: partial(self._start, self._look_up),
+            Connect: partial(self._start, self._connect),
             RefreshMetadata: lambda _: self._cluster.refresh(),
         }
         #: a bug of the consumer itself, or a task of it failed: nothing is fetched any more
@@ -216,10 +216,8 @@ class Consumer:
             self._cluster.refresh()
 
     async def close(self) -> None:
-        """End all connections. Positions and what was fetched ahead are gone.
-
-        A member commits what was handed out, unless it does that itself, and leaves its group.
-        """
+        """End all connections. Positions and what was fetched ahead are gone. A member commits what was
+        handed out, unless the application does, and leaves its group."""
         await self._close(self._positions())
 
     async def _close(self, positions: dict[TopicPartition, Position]) -> None:
@@ -650,13 +648,16 @@ class Consumer:
             self._cluster.suspect(effect.broker_id)
             self._lost(effect, is_disconnected=isinstance(error, Disconnected))
 
-    async def _connect(self, broker_id: int) -> None:
+    def _start(self, work: Callable[[Any], Coroutine[Any, Any, None]], effect: Effect) -> None:
+        self._runtime.tasks.start("consumer", work(effect))
+
+    async def _connect(self, effect: Connect) -> None:
         try:
-            await self._cluster.connect(broker_id)
+            await self._cluster.connect(effect.broker_id)
         except (NetworkError, ClientError):
-            self._pump.post(partial(self._fetcher.connect_failed, broker_id))
+            self._pump.post(partial(self._fetcher.connect_failed, effect.broker_id))
         else:
-            self._fetcher.connected(broker_id)
+            self._fetcher.connected(effect.broker_id)
             self._pump.run()
 
     async def _look_up(self, effect: LookupOffsets) -> None:

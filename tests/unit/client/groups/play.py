@@ -4,6 +4,7 @@ Requests are answered at once, unless a member is `cut_off`; the clock moves onl
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from holdfast.client.core.backoff import Backoff
@@ -122,15 +123,14 @@ class Member:
         answers = self.group.broker.answers
         names = [name for name in self._waiting if name in answers]
         for name in names:
-            effect = self._waiting.pop(name)
-            answer = answers[name]
-            self.group.later(self, lambda now, e=effect, a=answer: self.core.answered(e.request_id, a, now))
+            request_id = self._waiting.pop(name).request_id
+            self.group.later(self, partial(self.core.answered, request_id, answers[name]))
         return bool(names)
 
     def forget_waiting(self) -> None:
         """The coordinator is gone without a word."""
         for effect in self._waiting.values():
-            self.group.later(self, lambda now, e=effect: self.core.failed(e.request_id, None, now))
+            self.group.later(self, partial(self.core.failed, effect.request_id, None))
         self._waiting.clear()
 
     # --- the application ----------------------------------------------------------------------------------

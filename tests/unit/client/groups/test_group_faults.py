@@ -51,8 +51,7 @@ class Watch:
                 continue  # a generation begins when its assignments are committed
             assert core.generation_id >= self._generations.get(core.member_id, -1), "generations grow"
             self._generations[core.member_id] = core.generation_id
-            is_settled = core.phase is Phase.JOINED and core.next_step() is None
-            for index in member.reads if is_settled else ():
+            for index in member.reads if core.next_step() is None else ():
                 owner = self._owners.setdefault((core.generation_id, index), core.member_id)
                 assert owner == core.member_id, "one owner a partition and generation"
             for token, offsets in list(self.tokens.items()):
