@@ -18,11 +18,12 @@ from functools import partial
 
 from holdfast.broker.clean_shutdown_marks import CleanShutdownMarks
 from holdfast.broker.core.events import DamagedReplica
-from holdfast.broker.core.replicas.log_metrics import LogDirState, LogState, log_families, scrub_families
+from holdfast.broker.core.replicas.log_metrics import scrub_families
 from holdfast.broker.damaged_logs import DamagedLogs, note_of
 from holdfast.broker.dir_watch import StallWatch, measure_space
 from holdfast.broker.housekeeping import Housekeeping, Interval
 from holdfast.broker.log_loading import LogLoader
+from holdfast.broker.log_stats import log_stats
 from holdfast.broker.managed_log import LogDirContent, ManagedLog
 from holdfast.broker.parallel import Work, in_parallel
 from holdfast.broker.scrubber import Scrubber
@@ -282,34 +283,14 @@ class LogManager:
 
     def stats(self) -> list[MetricFamily]:
         """Metrics of the logs and their dirs."""
-        counts = Counter(managed.log_dir.path for managed in self._managed.values())
-        aside = self._damaged.counts()
-        found = log_families(
-            (
-                LogState(
-                    managed.partition.topic,
-                    managed.log.size_bytes,
-                    managed.log.unflushed_bytes,
-                    managed.log.log_end_offset - managed.log.flushed_offset,
-                )
-                for managed in self._managed.values()
-            ),
-            (
-                *(LogDirState(path, False, 0, 0, None, 0) for path in self._absent),
-                *(
-                    LogDirState(
-                        d.path,
-                        d.is_online,
-                        counts[d.path],
-                        self._remaining.get(d.path, 0),
-                        d.space,
-                        aside[d.path],
-                    )
-                    for d in self._dirs
-                ),
-            ),
-            self._flush_stats,
-            self._damaged.found_count,
+        found = log_stats(
+            self._managed.values(),
+            self._dirs,
+            self._absent,
+            remaining=self._remaining,
+            aside=self._damaged.counts(),
+            found_damaged=self._damaged.found_count,
+            flush_stats=self._flush_stats,
         )
         return found + scrub_families(self._scrubber.counts)
 
@@ -482,6 +463,17 @@ class LogManager:
                 await log_dir.store_log_offsets(partial(self._log_offsets, log_dir))
             except DiskError as error:
                 self._dir_failed(log_dir, error)
+
+    async def store_log_start(self, managed: ManagedLog) -> bool:
+        """Store durably where a log begins; False when its dir has failed."""
+        start_offset = managed.log.log_start_offset
+        try:
+            await managed.log_dir.store_log_offsets(partial(self._log_offsets, managed.log_dir))
+        except DiskError as error:
+            self.failed(managed, error)
+            return False
+        managed.log.start_stored(start_offset)
+        return True
 
     async def measure_space(self) -> None:
         """Ask how full the device of each dir is."""

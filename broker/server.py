@@ -222,6 +222,7 @@ class BrokerServer:
             ApiKey.PRODUCE,
             ApiKey.FETCH,
             ApiKey.LIST_OFFSETS,
+            ApiKey.DELETE_RECORDS,
             ApiKey.INIT_PRODUCER_ID,
             ApiKey.OFFSET_FOR_LEADER_EPOCH,
         ):

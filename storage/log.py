@@ -13,10 +13,11 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import NamedTuple
 
-from holdfast.protocol.record_batch import BatchHeader, CorruptBatch, check_batch, check_batches, stamp
+from holdfast.protocol.record_batch import BatchHeader, CorruptBatch, check_batch, stamp
 from holdfast.runtime.api import Buffer, DiskError, OutOfResources, Runtime, Task
 from holdfast.storage import snapshots
 from holdfast.storage.core.config import LogConfig
+from holdfast.storage.core.continuation import LogSpan, check_continuation
 from holdfast.storage.core.faults import CorruptLog
 from holdfast.storage.core.flush_policy import FlushPolicy
 from holdfast.storage.core.flush_stats import FlushReason, FlushStats
@@ -54,10 +55,6 @@ class OffsetOutOfRange(Exception):
     """A read outside [log start offset, log end offset]."""
 
 
-class InvalidAppend(Exception):
-    """Batches from a leader that do not continue this log; none of them was written (R84)."""
-
-
 class Log:
     """One partition's log. Create it with `Log.open`."""
 
@@ -81,6 +78,7 @@ class Log:
         self._log_start_offset = segments[0].base_offset
         self._log_end_offset = segments[-1].next_offset
         self._flushed_offset = self._log_end_offset
+        self._durable_start_offset = self._log_start_offset
         self._last_epoch = -1
         self._epochs = LeaderEpochCache()
         self._flusher = Flusher(runtime.disk, folder, self._epochs)
@@ -165,6 +163,7 @@ class Log:
         log = cls(runtime, folder, config, found.segments, found.report, on_failure)
         log.topic_id, log._before_rewind = topic_id, before_rewind
         log._log_start_offset = max(log._log_start_offset, log_start_offset)
+        log._durable_start_offset = log._log_start_offset
         log._epochs = await load_epochs(disk, folder, epochs, found)
         log._flusher = Flusher(disk, folder, log._epochs)
         log._epochs.truncate_from_start(log._log_start_offset)
@@ -182,6 +181,11 @@ class Log:
     def log_start_offset(self) -> int:
         """First offset that is kept, inclusive."""
         return self._log_start_offset
+
+    @property
+    def durable_start_offset(self) -> int:
+        """First offset that is kept after a power loss; at most `log_start_offset`."""
+        return self._durable_start_offset
 
     @property
     def log_end_offset(self) -> int:
@@ -270,24 +274,12 @@ class Log:
     def append_as_follower(self, records: Buffer, *, leader_epoch: int | None = None) -> Appended | None:
         """Append whole batches as the leader sent them, all or none; None when there are none.
 
-        Each crc must be valid, offsets must continue this log, and epochs must not fall or be above
-        `leader_epoch`, the epoch of the fetch that brought them (R84). Raises: CorruptBatch, InvalidAppend,
+        They must continue this log, up to `leader_epoch`, the epoch of the fetch that brought them (R84).
+        Raises: CorruptBatch, InvalidAppend (BeginsWithinBatch when the log is to begin at that batch),
         DiskError.
         """
-        headers: list[BatchHeader] = []
-        next_offset, last_epoch = self._log_end_offset, self._last_epoch
-        for header in check_batches(records):
-            if header.base_offset != next_offset:
-                raise InvalidAppend(f"batch at offset {header.base_offset}, expected {next_offset}")
-            if header.leader_epoch < last_epoch or (
-                leader_epoch is not None and header.leader_epoch > leader_epoch
-            ):
-                raise InvalidAppend(
-                    f"batch at offset {next_offset} has epoch {header.leader_epoch}, not {last_epoch} to "
-                    f"{leader_epoch}; fetch again with the present leader epoch"
-                )
-            next_offset, last_epoch = header.next_offset, header.leader_epoch
-            headers.append(header)
+        span = LogSpan(self._log_start_offset, self._log_end_offset, self._last_epoch)
+        headers = check_continuation(records, span, leader_epoch)
         if not headers:
             return None
         base_offset = self._log_end_offset
@@ -502,10 +494,16 @@ class Log:
                 raise
 
     def move_start(self, offset: int) -> None:
-        """Begin at `offset` from now on, where a batch begins that is committed; never moves back. Segments
-        below it are deleted by a later `delete_old_segments`. Only what is durable can be the beginning."""
+        """Begin at `offset` from now on, which is committed and may lie within a batch; never moves back.
+        Segments below it are deleted by a later `delete_old_segments`. Only what is durable can be the
+        beginning."""
         if self._log_start_offset < offset <= self._flushed_offset:
             self._log_start_offset = offset
+
+    def start_stored(self, offset: int) -> None:
+        """The caller has stored durably that the log begins at `offset` or later."""
+        if self._durable_start_offset < offset <= self._log_start_offset:
+            self._durable_start_offset = offset
 
     async def delete_old_segments(self, wall_ms: int, high_watermark: int) -> int:
         """Delete segments beyond retention by time or size, and those below the log start; returns how many.
@@ -543,8 +541,9 @@ class Log:
             self._log_start_offset = max(self._log_start_offset, self._segments.base_offset)
             self._epochs.truncate_from_start(self._log_start_offset)
             await self._flusher.store_epochs(self._epochs)
-            # The stored epochs say durably where the log starts now. Files that come back after a crash are
-            # deleted by the next start, so one sync is enough.
+            self.start_stored(self._segments.base_offset)
+            # The stored epochs say durably where the segments start now. Files that come back after a crash
+            # are deleted by the next start, so one sync is enough.
             for segment in old:
                 await segment.delete(self._disk)
             async with self._flusher.small_files:
@@ -574,6 +573,9 @@ class Log:
         if offset < self._log_start_offset:
             await self.reset_to(offset)
             return offset
+        if self._is_within_first_batch(offset):
+            await self.reset_to(self._log_start_offset)
+            return self._log_start_offset
         async with self._guard.change("truncate"):
             if offset >= self._log_end_offset:
                 self._epochs.truncate_from_end(self._log_end_offset)
@@ -594,6 +596,14 @@ class Log:
             await self._finish_rewind()
             return self._log_end_offset
 
+    def _is_within_first_batch(self, offset: int) -> bool:
+        """The batch that holds `offset` begins below the log start. Raises: DiskError."""
+        if offset >= self._log_end_offset or self._log_start_offset == self._segments.base_offset:
+            return False
+        segment = self._segments.holder_of(offset)
+        with self._guard.failing():
+            return segment.header_of(offset).base_offset < self._log_start_offset
+
     async def reset_to(self, offset: int) -> None:
         """Drop everything and begin an empty log at `offset` (R83). Durable on return. Raises: DiskError."""
         for tap in self.taps:
@@ -601,7 +611,7 @@ class Log:
         async with self._guard.change("reset"):
             await self._prepare_rewind(offset)
             dropped = self._segments.clear()
-            self._log_start_offset = offset
+            self._log_start_offset = self._durable_start_offset = offset
             self._epochs.clear()
             self._rewound(offset)
             self._flusher.forget(dropped)

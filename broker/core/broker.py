@@ -2,7 +2,7 @@
 
 Owns the order in which its parts see an event: requests and their answers, time, the controller's answers.
 The parts: `replica_manager` (metadata, partitions, logs), `partition`, `produce_path`, `fetch_path`,
-`fetcher`, `alter_partition`, `lifecycle`, `producer_ids`, `groups`.
+`delete_path`, `fetcher`, `alter_partition`, `lifecycle`, `producer_ids`, `groups`.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -33,6 +33,7 @@ from holdfast.broker.core.events import (
     LogPutAside,
     LogsLoaded,
     LogsOffline,
+    LogStartStored,
     MetadataCommitted,
     OffsetsTopicCreated,
     QueueEmpty,
@@ -63,6 +64,7 @@ from holdfast.metadata.image import MetadataImage
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.alter_partition import AlterPartitionResponse
 from holdfast.protocol.messages.broker_registration import BrokerHeartbeatResponse, BrokerRegistrationResponse
+from holdfast.protocol.messages.delete_records import DeleteRecordsRequest
 from holdfast.protocol.messages.fetch import FetchRequest, FetchResponse
 from holdfast.protocol.messages.list_offsets import ListOffsetsRequest
 from holdfast.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
@@ -113,6 +115,7 @@ class Broker:
         self.partitions = replica_manager.partitions
         self.produce_path = replica_manager.produce_path
         self.fetch_path = replica_manager.fetch_path
+        self.delete_path = replica_manager.delete_path
         self.fetchers = replica_manager.fetchers
         self.groups = replica_manager.groups
         self._shrink_ms = now_ms
@@ -128,6 +131,7 @@ class Broker:
             QueueEmpty: self._on_queue_empty,
             Tick: self._on_tick,
             Flushed: self._on_flushed,
+            LogStartStored: self._on_log_start_stored,
             Truncated: self._on_truncated,
             EpochStarted: self._on_epoch_started,
             CeilingsStored: replica_manager.ceilings_stored,
@@ -150,6 +154,7 @@ class Broker:
             ProduceRequest: self._on_produce,
             FetchRequest: self._on_fetch,
             ListOffsetsRequest: self._on_list_offsets,
+            DeleteRecordsRequest: self._on_delete_records,
             OffsetForLeaderEpochRequest: self._on_offset_for_leader_epoch,
             InitProducerIdRequest: self._on_init_producer_id,
         }
@@ -166,6 +171,7 @@ class Broker:
         parts = (
             self.produce_path.next_deadline_ms(),
             self.fetch_path.next_deadline_ms(),
+            self.delete_path.next_deadline_ms(),
             self.fetchers.next_deadline_ms(),
             self.groups.next_deadline_ms(),
             self._replica_manager.next_deadline_ms(),
@@ -225,6 +231,9 @@ class Broker:
     def _on_list_offsets(self, reply_to: object, request: ListOffsetsRequest, now_ms: int) -> None:
         self._effects.append(self.fetch_path.list_offsets(reply_to, request))
 
+    def _on_delete_records(self, reply_to: object, request: DeleteRecordsRequest, now_ms: int) -> None:
+        self._effects += self.delete_path.request(reply_to, request, now_ms)
+
     def _on_offset_for_leader_epoch(
         self, reply_to: object, request: OffsetForLeaderEpochRequest, now_ms: int
     ) -> None:
@@ -263,6 +272,13 @@ class Broker:
         if partition is not None and partition.epoch_started(event.leader_epoch, event.start_offset):
             self._effects += self.fetch_path.role_changed(event.key)
             self._replica_manager.advance(partition, now_ms)
+
+    def _on_log_start_stored(self, event: LogStartStored, now_ms: int) -> None:
+        self.fetchers.start_stored(event.key)
+        partition = self.partitions.get(event.key)
+        if partition is not None:
+            self.fetch_path.log_start_moved(event.key)
+            self._effects += self.delete_path.low_watermark_moved(partition)
 
     def _on_truncated(self, event: Truncated, now_ms: int) -> None:
         partition = self.partitions.get(event.key)
@@ -322,6 +338,7 @@ class Broker:
         # last: what the high watermark has passed in this very tick is not late
         self._effects += self.produce_path.expire(now_ms)
         self._effects += self.fetch_path.expire(now_ms)
+        self._effects += self.delete_path.expire(now_ms)
 
     # --- controller ----------------------------------------------------------------------------------------
 

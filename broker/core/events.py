@@ -251,6 +251,13 @@ class FetchedAppended:
 
 
 @dataclass(frozen=True, slots=True)
+class LogStartStored:
+    """The log's `durable_start_offset` may have moved."""
+
+    key: PartitionId
+
+
+@dataclass(frozen=True, slots=True)
 class Flushed:
     """The log's `flushed_offset` has moved."""
 
@@ -452,10 +459,12 @@ class Reset:
 
 @dataclass(frozen=True, slots=True)
 class MoveLogStart:
-    """Flush the log, and let it begin at this committed offset from now on; nothing comes back."""
+    """Flush the log, and let it begin at this committed offset from now on."""
 
     key: PartitionId
     offset: int
+    #: store where it begins, durably; then LogStartStored comes back
+    is_stored: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -569,6 +578,7 @@ Event: TypeAlias = (
     | Appended
     | FetchedAppended
     | Flushed
+    | LogStartStored
     | Truncated
     | EpochStarted
     | CeilingsStored

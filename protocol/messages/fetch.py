@@ -47,6 +47,12 @@ class FetchPartition:
         since=1,
         default=False,
     )
+    log_start_offset: int = field(
+        int64,
+        "Where a follower's log begins, durably; -1 for consumers.",
+        since=2,
+        default=-1,
+    )
 
 
 @message

@@ -147,6 +147,16 @@ class Partition:
         return registration is not None and len(registration.isr) < registration.min_isr
 
     @property
+    def low_watermark(self) -> int:
+        """Leader: the lowest durable log start in the maximal ISR; -1 while that of a member is unknown."""
+        leadership = self.leadership
+        if leadership is None:
+            return -1
+        progress = leadership.progress
+        starts = [progress[r].log_start_offset for r in leadership.maximal_isr if r in progress]
+        return min([self.log.durable_start_offset, *starts])
+
+    @property
     def position(self) -> int:
         """This replica's log end as counted for the high watermark: the flushed offset where every write is
         flushed (D6)."""
@@ -311,6 +321,11 @@ class Partition:
         if replica_id in leadership.maximal_isr:
             return None
         return self._maybe_expand(leadership, progress, now_ms)
+
+    def follower_begins(self, replica_id: int, log_start_offset: int) -> None:
+        """Count where the log of a follower begins, as told in a fetch that passed `check_follower`."""
+        assert self.leadership is not None
+        self.leadership.progress[replica_id].log_start_offset = log_start_offset
 
     def _maybe_expand(
         self, leadership: Leadership, progress: ReplicaProgress, now_ms: int

@@ -43,6 +43,7 @@ from holdfast.broker.core.replicas.divergence import LogView
 from holdfast.broker.core.replicas.fetcher import Fetchers
 from holdfast.broker.core.replicas.leadership import Proposal
 from holdfast.broker.core.replicas.partition import Partition, Role, RoleChange
+from holdfast.broker.core.requests.delete_path import DeletePath
 from holdfast.broker.core.requests.fetch_path import FetchPath
 from holdfast.broker.core.requests.produce_path import ProducePath
 from holdfast.metadata.delta import LocalChanges, LocalPartition, MetadataDelta, local_view
@@ -88,6 +89,7 @@ class ReplicaManager:
             lambda now_ms: config.fences_itself and lifecycle.is_session_over(now_ms),
         )
         self.fetch_path = FetchPath(self.partitions, purgatory_max, config.fetch_max_bytes)
+        self.delete_path = DeletePath(self.partitions, purgatory_max)
         self.groups = GroupCoordinator(
             GroupConfig.from_static(config.static),
             self.partitions,
@@ -252,6 +254,7 @@ class ReplicaManager:
         """Answer the requests that waited for the former role."""
         self._effects += self.produce_path.state_changed(partition.key)
         self._effects += self.fetch_path.role_changed(partition.key)
+        self._effects += self.delete_path.role_changed(partition.key)
         self.groups.partition_changed(partition.key, partition.topic_name)
 
     def _brokers_changed(self, broker_ids: tuple[int, ...], now_ms: int) -> None:
@@ -391,6 +394,7 @@ class ReplicaManager:
         if partition.advance_high_watermark(now_ms):
             self._effects += self.produce_path.high_watermark_moved(partition)
             self._effects += self.fetch_path.high_watermark_moved(partition, now_ms)
+        self._effects += self.delete_path.low_watermark_moved(partition)
         if partition.key in self.groups.shards:
             self.groups.high_watermark_moved(partition.key, now_ms)
         if partition.leadership is not None and partition.leadership.start_offset is not None:

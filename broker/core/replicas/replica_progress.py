@@ -15,6 +15,7 @@ class ReplicaProgress:
         "_last_fetch_ms",
         "broker_epoch",
         "last_caught_up_ms",
+        "log_start_offset",
         "position",
         "replica_id",
     )
@@ -25,6 +26,8 @@ class ReplicaProgress:
         #: end (exclusive) of what it holds, as counted for the high watermark; -1 before its first fetch in
         #: this epoch
         self.position = -1
+        #: where its log begins, durably; -1 while unknown
+        self.log_start_offset = -1
         #: broker epoch of its last fetch, -1 while unknown
         self.broker_epoch = -1
         #: when it last held all that the leader held; None for never in this epoch

@@ -260,7 +260,10 @@ class FetchPath:
         )
         if proposal is not None:
             proposals.append((key, proposal))
+        partition.follower_begins(session.replica_id, listed.log_start_offset)
         moved.append(partition)
+        if 0 <= listed.log_start_offset < partition.log.log_start_offset:
+            row.sent_high_watermark = -1  # the follower is to hear where the log begins
         if listed.fetch_offset < partition.log.log_end_offset:
             self._sessions.due(row)
         elif row.sent_high_watermark != partition.high_watermark:
@@ -347,6 +350,10 @@ class FetchPath:
                 self._purgatory.remove(delayed)
                 effects.append(self._answer_consumer(delayed.reply_to, delayed.request))
         return effects
+
+    def log_start_moved(self, key: PartitionId) -> None:
+        """The leader's log begins later now: its followers are told."""
+        self._sessions.log_start_moved(key)
 
     def role_changed(self, key: PartitionId) -> list[Effect]:
         """Answer the requests that wait for this partition."""

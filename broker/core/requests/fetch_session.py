@@ -219,6 +219,14 @@ class FollowerSessions(Generic[T]):
             session.watermark_rows[key] = row
             session.due_ms = min(session.due_ms, now_ms + HIGH_WATERMARK_LINGER_MS)
 
+    def log_start_moved(self, key: T) -> None:
+        """Tell the followers that have nothing else to wait for, at once."""
+        for row in self.rows_of(key):
+            if row.is_open:
+                row.session.watermark_rows[key] = row
+                if row.session.parked is not None:
+                    self.woken[row.session] = None
+
     def expire(self, now_ms: int) -> None:
         """Wake the sessions whose parked request has waited long enough."""
         for session in self._sessions.values():
