@@ -20,7 +20,7 @@ def log_stats(
     found_damaged: int,
     flush_stats: FlushStats,
 ) -> list[MetricFamily]:
-    """`absent`: paths of dirs that could not be opened; `remaining`: {path of a dir: logs still to be opened};
+    """`absent`: dirs that could not be opened; `remaining`: {path of a dir: logs still to be opened};
     `aside`: {path: damaged logs that were put aside}."""
     counts = Counter(managed.log_dir.path for managed in managed_logs)
     logs = (

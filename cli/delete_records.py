@@ -31,7 +31,7 @@ def command(**given: Any) -> None:
     text: list[str] = []
 
     async def act(session: AdminSession) -> None:
-        results = await session.admin.delete_records(wanted, timeout_ms=session.timeout_ms)
+        results = await session.admin.delete_records({**wanted}, timeout_ms=session.timeout_ms)
         text.append("Records delete operation completed:")
         for partition, result in sorted(results.items()):
             name = partition_name(partition)

@@ -275,7 +275,7 @@ class Admin:
         return await list_offsets(self._cluster, self._clock, wanted, timeout_ms)
 
     async def delete_records(
-        self, offsets: Mapping[TopicPartition, int], *, timeout_ms: float = _TIMEOUT_MS
+        self, offsets: Mapping[tuple[str, int], int], *, timeout_ms: float = _TIMEOUT_MS
     ) -> dict[TopicPartition, int | RowError]:
         """Delete the records below an offset of each partition; -1: all that is committed.
 
