@@ -31,7 +31,8 @@ def command(**given: Any) -> None:
     text: list[str] = []
 
     async def act(session: AdminSession) -> None:
-        results = await session.admin.delete_records({**wanted}, timeout_ms=session.timeout_ms)
+        offsets = {(one.topic, one.partition): offset for one, offset in wanted.items()}
+        results = await session.admin.delete_records(offsets, timeout_ms=session.timeout_ms)
         text.append("Records delete operation completed:")
         for partition, result in sorted(results.items()):
             name = partition_name(partition)

@@ -273,11 +273,12 @@ def test_records_are_deleted_below_an_offset(tools: Tools, tmp_path: Path) -> No
     lines = "".join(f"key{number}\tvalue{number}\n" for number in range(20))
     key = ("--property", "parse.key=true")
     tools.run("console-producer", "--topic", "shortened", *key, text=lines)
-    earliest = ("get-offsets", "--topic", "shortened", "--time")
-    ends = {
-        row["partition"]: row["offset"]
-        for row in tools.run(*earliest, "latest", "--output", "json").json["data"]
-    }
+
+    def offsets(time: str) -> dict[int, int]:
+        words = ("get-offsets", "--topic", "shortened", "--time", time, "--output", "json")
+        return {row["partition"]: row["offset"] for row in tools.run(*words).json["data"]}
+
+    ends = offsets("latest")
     assert sum(ends.values()) == 20
     one = ("delete-records", "--topic", "shortened", "--partition", "0", "--offset")
     assert "partition: shortened-0\tlow_watermark: 1" in tools.run(*one, "1").out
@@ -286,8 +287,7 @@ def test_records_are_deleted_below_an_offset(tools: Tools, tmp_path: Path) -> No
     rows = [{"topic": "shortened", "partition": number, "offset": -1} for number in (0, 1)]
     path = write(tmp_path, {"version": 1, "partitions": rows})
     tools.run("delete-records", "--offset-json-file", path)
-    starts = tools.run(*earliest, "earliest", "--output", "json").json["data"]
-    assert {row["partition"]: row["offset"] for row in starts} == ends
+    assert offsets("earliest") == ends
     assert "--topic, --partition and --offset go together" in tools.run(*one[:3], code=2).err
 
 
