@@ -468,7 +468,7 @@ class LogManager:
         """Store durably where a log begins; False when its dir has failed."""
         start_offset = managed.log.log_start_offset
         try:
-            await managed.log_dir.store_log_offsets(partial(self._log_offsets, managed.log_dir))
+            await managed.log_dir.share_log_offsets(partial(self._log_offsets, managed.log_dir))
         except DiskError as error:
             self.failed(managed, error)
             return False
