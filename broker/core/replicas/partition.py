@@ -148,9 +148,10 @@ class Partition:
 
     @property
     def low_watermark(self) -> int:
-        """Leader: the lowest durable log start in the maximal ISR; -1 while that of a member is unknown."""
+        """Leader: the lowest durable log start in the maximal ISR, below which no next leader has records; -1
+        while that of a member is unknown, and below min ISR: a member of the ELR may lead then."""
         leadership = self.leadership
-        if leadership is None:
+        if leadership is None or self.is_under_min_isr:
             return -1
         progress = leadership.progress
         starts = [progress[r].log_start_offset for r in leadership.maximal_isr if r in progress]
@@ -351,6 +352,8 @@ class Partition:
             and progress.position >= start_offset
             and self._is_eligible(progress)
             and progress.is_caught_up(self.position, now_ms, self._lag_ms_max)
+            # or it could show again what was told to be deleted; an earlier build does not say
+            and not 0 <= progress.log_start_offset < self.log.durable_start_offset
         )
 
     def _is_eligible(self, progress: ReplicaProgress) -> bool:

@@ -1,7 +1,7 @@
 """The path of a DeleteRecordsRequest: a leader moves its log start, and waits for its followers.
 
-Owns the requests that wait. A row is done when every member of the ISR begins at the offset or later,
-durably: the next leader must not show again what was told to be deleted. Where logs begin is known by
+Owns the requests that wait. A row is done when the ISR has min ISR members and each begins at the offset or
+later, durably: the next leader must not show again what was told to be deleted. Where logs begin is known by
 `broker.core.replicas.partition`; followers hear of it with their fetches.
 """
 
@@ -23,7 +23,7 @@ from holdfast.protocol.messages.delete_records import (
 from holdfast.protocol.topic_names import OFFSETS_TOPIC
 
 _NOT_LEADER = "this broker does not lead the partition; refresh the metadata and ask its leader"
-_LATE = "some member of the ISR still has older records; ask again"
+_LATE = "the ISR is smaller than min ISR, or a member of it still has older records; ask again"
 
 
 class _Waiting:

@@ -255,12 +255,12 @@ class FetchPath:
         if partition is None or row.refusal is not None:
             self._sessions.due(row)  # KAFKA-13141: a refused row proves no progress
             return
+        partition.follower_begins(session.replica_id, listed.log_start_offset)
         proposal = partition.follower_fetched(
             session.replica_id, session.broker_epoch, listed.fetch_offset, listed.flushed_offset, now_ms
         )
         if proposal is not None:
             proposals.append((key, proposal))
-        partition.follower_begins(session.replica_id, listed.log_start_offset)
         moved.append(partition)
         if 0 <= listed.log_start_offset < partition.log.log_start_offset:
             row.sent_high_watermark = -1  # the follower is to hear where the log begins

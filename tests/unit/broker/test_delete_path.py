@@ -153,6 +153,31 @@ def test_a_replica_that_leaves_the_isr_is_not_waited_for() -> None:
     assert told(harness, request) == [("NONE", 6)]
 
 
+def test_below_min_isr_nothing_is_told_to_be_deleted() -> None:
+    """A member of the ELR may lead next, which has heard of nothing."""
+    harness = leader((1, 2))
+    harness.metadata(change(isr=(1,), min_isr=2))
+    request = delete(harness, 6)
+    assert moves(harness) == [6]
+    assert told(harness, request) is None
+    follow(harness, 2, start=6, number=1)
+    harness.metadata(change(isr=(1, 2)))
+    assert told(harness, request) == [("NONE", 6)]
+
+
+@pytest.mark.parametrize(("start", "joins"), [(0, False), (5, False), (6, True), (8, True), (-1, True)])
+def test_a_replica_joins_the_isr_once_it_begins_where_the_leader_does(start: int, joins: bool) -> None:
+    """Else it could lead, and show again what was deleted. An earlier build does not say where it begins."""
+    harness = leader((1,), size=10)
+    delete(harness, 6)
+    moves(harness)
+    harness.calls.clear()
+    follow(harness, 2, start=start)
+    leadership = harness.partition.leadership
+    assert leadership is not None
+    assert (2 in leadership.maximal_isr) is joins
+
+
 def test_a_deposed_leader_tells_the_client_to_ask_the_next_one() -> None:
     harness = leader()
     request = delete(harness, 6)
