@@ -51,7 +51,7 @@ from holdfast.protocol.batch_validation import (
     timestamp_range,
 )
 from holdfast.protocol.errors import ErrorCode
-from holdfast.protocol.record_batch import CorruptBatch, parse_header
+from holdfast.protocol.record_batch import CorruptBatch
 from holdfast.runtime.api import DiskError, OutOfResources, Runtime
 from holdfast.storage.core.continuation import BeginsWithinBatch, InvalidAppend
 from holdfast.storage.core.files import folder_name
@@ -180,20 +180,17 @@ class LogEffects:
         self._post(FetchedAppended((result,)))
 
     async def _begin_within_batch(self, managed: ManagedLog, item: FetchedRecords) -> FetchedResult:
-        """Begin an empty log anew at the batch that holds its start, and hide what was deleted of it."""
-        log = managed.log
-        start_offset, base_offset = log.log_start_offset, parse_header(item.records).base_offset
+        """Begin an empty log anew at the batch that holds its start."""
         try:
-            await log.reset_to(base_offset)
-            result = _append_fetched_one(managed, item)
-            assert result is not None
-            await log.flush()
+            appended = await managed.log.begin_within(item.records, item.leader_epoch)
+        except (CorruptBatch, InvalidAppend) as error:
+            return item.key, str(error), 0, False
         except DiskError as error:
             self._log_manager.failed(managed, error)
             return item.key, str(error), 0, False
-        log.move_start(start_offset)
+        managed.log_dir.space.took(len(item.records))
         await self._log_manager.store_log_start(managed)
-        return result
+        return item.key, None, len(item.records), appended.must_flush
 
     async def _has_room(self, key: PartitionId, managed: ManagedLog, size_bytes: int) -> bool:
         """Roll if so many bytes need it; False when the log is closed before or meanwhile."""

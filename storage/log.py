@@ -11,13 +11,12 @@ import errno
 import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import NamedTuple
 
-from holdfast.protocol.record_batch import BatchHeader, CorruptBatch, check_batch, stamp
+from holdfast.protocol.record_batch import BatchHeader, CorruptBatch, check_batch, parse_header, stamp
 from holdfast.runtime.api import Buffer, DiskError, OutOfResources, Runtime, Task
 from holdfast.storage import snapshots
 from holdfast.storage.core.config import LogConfig
-from holdfast.storage.core.continuation import LogSpan, check_continuation
+from holdfast.storage.core.continuation import Appended, LogSpan, check_continuation
 from holdfast.storage.core.faults import CorruptLog
 from holdfast.storage.core.flush_policy import FlushPolicy
 from holdfast.storage.core.flush_stats import FlushReason, FlushStats
@@ -38,17 +37,6 @@ from holdfast.storage.segment_scrub import SegmentScrub, check_read
 _BATCH_RECORDS_MAX = 1 << 24
 
 _log = logging.getLogger("holdfast.storage")
-
-
-class Appended(NamedTuple):
-    """Result of an append. Offsets are inclusive."""
-
-    base_offset: int
-    last_offset: int
-    size_bytes: int
-    record_count: int
-    #: the flush policy asks for a flush now
-    must_flush: bool
 
 
 class OffsetOutOfRange(Exception):
@@ -309,14 +297,13 @@ class Log:
         active, config = self._segments.active, self._config
         if not active.size:
             return False
-        if active.size + next_size_bytes > config.segment_bytes:
-            return True
-        if active.index.size_bytes >= config.index_max_bytes:
-            return True
-        if self._log_end_offset - active.base_offset > RELATIVE_OFFSET_MAX - _BATCH_RECORDS_MAX:
-            return True
         age_ms = None if config.segment_ms is None else self._append_age_ms()
-        return age_ms is not None and age_ms >= (config.segment_ms or 0)
+        return (
+            active.size + next_size_bytes > config.segment_bytes
+            or active.index.size_bytes >= config.index_max_bytes
+            or self._log_end_offset - active.base_offset > RELATIVE_OFFSET_MAX - _BATCH_RECORDS_MAX
+            or (age_ms is not None and age_ms >= (config.segment_ms or 0))
+        )
 
     def _append_age_ms(self) -> int | None:
         """Time since the first append to the active segment; None while it is empty."""
@@ -573,7 +560,9 @@ class Log:
         if offset < self._log_start_offset:
             await self.reset_to(offset)
             return offset
-        if self._is_within_first_batch(offset):
+        with self._guard.failing():
+            is_within_first = self._segments.begins_below(offset, self._log_start_offset)
+        if is_within_first:
             await self.reset_to(self._log_start_offset)
             return self._log_start_offset
         async with self._guard.change("truncate"):
@@ -596,13 +585,32 @@ class Log:
             await self._finish_rewind()
             return self._log_end_offset
 
-    def _is_within_first_batch(self, offset: int) -> bool:
-        """The batch that holds `offset` begins below the log start. Raises: DiskError."""
-        if offset >= self._log_end_offset or self._log_start_offset == self._segments.base_offset:
-            return False
-        segment = self._segments.holder_of(offset)
-        with self._guard.failing():
-            return segment.header_of(offset).base_offset < self._log_start_offset
+    async def begin_within(self, records: Buffer, leader_epoch: int) -> Appended:
+        """Begin this empty log anew at the batch that holds its start: the first of `records`, which are
+        appended. What is below the start stays hidden. Durable on return, but for the start. Raises:
+        CorruptBatch, InvalidAppend, DiskError."""
+        base_offset = parse_header(records).base_offset
+        headers = check_continuation(records, LogSpan(base_offset, base_offset, -1), leader_epoch)
+        async with self._guard.change("begin within a batch"):
+            await self._prepare_rewind(base_offset)
+            segment = await self._new_segment(base_offset)
+            segment.write((records,))
+            await segment.log.flush()
+            await self._disk.sync_folder(self.folder)
+            # No await until the log ends behind them: its end never falls.
+            dropped = self._segments.clear()
+            self._segments.add(segment)
+            self._epochs.clear()
+            for header in headers:
+                self._note(header, header.base_offset, header.leader_epoch)
+            segment.flushed_size, self._flushed_offset = segment.size, self._log_end_offset
+            self._durable_start_offset = base_offset
+            self._truncation_count += 1
+            self._flusher.forget(dropped)
+            for old in dropped:
+                await old.delete(self._disk)
+            await self._finish_rewind()
+        return self._appended(base_offset, len(records))
 
     async def reset_to(self, offset: int) -> None:
         """Drop everything and begin an empty log at `offset` (R83). Durable on return. Raises: DiskError."""

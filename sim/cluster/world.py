@@ -230,6 +230,9 @@ class World:
         )
         #: topics whose flushes operators have changed: what counted before need not be durable
         self.reflushed: set[str] = set()
+        #: {place: below which records were asked to be deleted, and were told to be}
+        self.asked_deletions: dict[int, int] = {}
+        self.told_deletions: dict[int, int] = {}
         #: names of voters that are lost to the end: liveness does not wait for them
         self.lost: set[str] = set()
         self.read_spans: list[ReadSpan] = []

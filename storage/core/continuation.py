@@ -1,4 +1,4 @@
-"""Whether batches from a leader continue a follower's log (R84)."""
+"""What is appended to a log: whether batches from a leader continue it (R84), and the result."""
 
 from typing import NamedTuple
 
@@ -11,6 +11,17 @@ class InvalidAppend(Exception):
 
 class BeginsWithinBatch(InvalidAppend):
     """The first batch for an empty log begins below it: deleted records come with those that are kept."""
+
+
+class Appended(NamedTuple):
+    """Result of an append. Offsets are inclusive."""
+
+    base_offset: int
+    last_offset: int
+    size_bytes: int
+    record_count: int
+    #: the flush policy asks for a flush now
+    must_flush: bool
 
 
 class LogSpan(NamedTuple):

@@ -1,8 +1,8 @@
 """The path of a DeleteRecordsRequest: a leader moves its log start, and waits for its followers.
 
 Owns the requests that wait. A row is done when the ISR has min ISR members and each begins at the offset or
-later, durably: the next leader must not show again what was told to be deleted. Where logs begin is known by
-`broker.core.replicas.partition`; followers hear of it with their fetches.
+later, durably: the next leader must not show again what was told to be deleted (R118). Where logs begin is
+known by `broker.core.replicas.partition`; followers hear of it with their fetches.
 """
 
 from collections.abc import Callable, Mapping

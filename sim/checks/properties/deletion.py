@@ -50,7 +50,9 @@ class OnlyOldIsDeleted(Property):
             self._check_snapshot(seen, view, base)
         if start == known:
             return
-        is_followed = any(start <= other for name, other in latest.items() if name != view.broker.name)
+        is_followed = start <= seen.world.asked_deletions.get(view.index, 0) or any(
+            start <= other for name, other in latest.items() if name != view.broker.name
+        )
         young = None if is_followed else self._wanted(view, known, start)
         if young is not None:
             story = f"{view.broker.name} has deleted up to {start} and keeps {log.size_bytes} bytes"
@@ -83,6 +85,25 @@ class OnlyOldIsDeleted(Property):
                 return batch
             kept += batch.size_bytes
         return None
+
+
+class DeletedStaysDeleted(Property):
+    """R118: records that were told to be deleted are shown by no later leader."""
+
+    name = "R118 DeletedStaysDeleted"
+    is_about_loss = True
+
+    def replica_changed(
+        self, seen: Observer, view: ReplicaView, before: Before, appended: Sequence[BatchMark]
+    ) -> None:
+        leadership, row = view.leadership, seen.ghosts[view.index].row
+        told = seen.world.told_deletions.get(view.index, 0)
+        if leadership is None or leadership.start_offset is None or row is None:
+            return
+        leads = (row.leader, row.leader_epoch) == (view.broker.node_id, leadership.leader_epoch)
+        if leads and view.log.log_start_offset < told and not view.process.is_dead:
+            story = f"{view.broker.name} leads in epoch {row.leader_epoch} and begins at"
+            seen.broken(self, view.index, f"{story} {view.log.log_start_offset}, deleted is up to {told}")
 
 
 class OldIsDeleted(Property):

@@ -193,6 +193,7 @@ def _is_left_out(
         and leadership.proposal is None
         and progress.replica_id not in leadership.maximal_isr
         and _may_join(image, progress, replica.key)
+        and not 0 <= progress.log_start_offset < replica.log.durable_start_offset  # R118
     )
 
 

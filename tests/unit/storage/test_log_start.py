@@ -1,21 +1,24 @@
 """A log that begins within a batch, because records were deleted (DeleteRecords)."""
 
+from typing import Any
+
 import pytest
 
-from holdfast.runtime.api import Runtime
+from holdfast.runtime.api import DiskError, Runtime
 from holdfast.runtime.memory.disk import MemoryDisk
 from holdfast.runtime.memory.machine import memory_runtime, settle
 from holdfast.storage.core.config import LogConfig
 from holdfast.storage.core.continuation import BeginsWithinBatch, InvalidAppend
 from holdfast.storage.log import Log, OffsetOutOfRange
 from tests.unit.storage.batches import batch, offsets, read_all, stamped
+from tests.unit.storage.crashing_disk import Crash, CrashingDisk
 
 FOLDER = "/data/topic-0"
 #: Two batches of ten records a segment.
 CONFIG = LogConfig(segment_bytes=400, retention_ms=None)
 
 
-async def open_log(disk: MemoryDisk, start: int = 0, *, clean: bool = False) -> Log:
+async def open_log(disk: Any, start: int = 0, *, clean: bool = False) -> Log:
     runtime, _ = memory_runtime()
     on_disk = Runtime(runtime.clock, runtime.random, runtime.network, disk, runtime.tasks)
     return await Log.open(on_disk, FOLDER, CONFIG, clean=clean, log_start_offset=start)
@@ -103,10 +106,43 @@ async def test_an_empty_log_says_when_it_is_to_begin_at_an_earlier_batch() -> No
         log.append_as_follower(sent)
     with pytest.raises(InvalidAppend, match="expected 15"):
         log.append_as_follower(stamped([batch(5, base_offset=10, leader_epoch=1)]))
-    await log.reset_to(10)
-    log.append_as_follower(sent)
+    await log.begin_within(sent, 1)
+    assert (log.log_start_offset, log.log_end_offset, log.flushed_offset) == (15, 20, 20)
+    assert (read_all(log), log.last_epoch, log.durable_start_offset) == (sent, 1, 10)
     with pytest.raises(InvalidAppend, match="expected 20"):
         log.append_as_follower(stamped([batch(10, base_offset=25, leader_epoch=1)]))
+
+
+@pytest.mark.parametrize("how", Crash)
+@pytest.mark.parametrize("stored_start", [10, 15])
+async def test_a_crash_while_a_log_begins_within_a_batch_leaves_all_of_it_or_nothing(
+    how: Crash, stored_start: int
+) -> None:
+    """Whether or not its start was stored again: what is stored is lowered before files change."""
+    leader = await make_log(MemoryDisk(), 0, 1)
+    sent = leader.read(15, 1 << 20, 20)
+    found: set[tuple[int, int]] = set()
+    step, was_done = 0, False
+    while not was_done:
+        crashing = CrashingDisk(MemoryDisk(), how=how)
+        log = await open_log(crashing)
+        await log.reset_to(15)
+        crashing.crash_at = len(crashing.steps) + step
+        step += 1
+        try:
+            await log.begin_within(sent, 1)
+        except DiskError:
+            assert crashing.is_dead
+        was_done = not crashing.is_dead
+        if was_done:
+            crashing.crash()
+        again = await open_log(crashing.inner, stored_start)
+        found.add((again.log_start_offset, again.log_end_offset))
+        assert read_all(again) in (b"", sent)
+        assert again.last_epoch == (1 if read_all(again) else -1)
+    assert step > 5
+    assert found <= {(15, 15), (10, 10), (stored_start, 20)}
+    assert (stored_start, 20) in found
 
 
 async def test_segments_below_a_start_within_a_segment_are_deleted() -> None:
