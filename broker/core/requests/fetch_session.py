@@ -143,8 +143,8 @@ class FollowerSessions(Generic[T]):
         if row is None:
             row = session.rows[key] = SessionRow(session, key)
             self._by_key.setdefault(key, {})[session.replica_id] = row
-        if row.is_open:
-            # It listed an open row again, so it has ignored the high watermarks sent meanwhile.
+        if row.is_open or row.fetch_offset == fetch_offset:
+            # It listed an open row again, or went no further: it has ignored what was sent meanwhile.
             row.sent_high_watermark = -1
         row.fetch_offset = fetch_offset
         row.leader_epoch = leader_epoch

@@ -3,6 +3,7 @@
 import pytest
 
 from holdfast.broker.core.events import FetchAnswered, LogStartStored, MoveLogStart, SendFetch
+from holdfast.broker.core.requests.fetch_session import FollowerSessions
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest
 from holdfast.protocol.messages.fetch import (
@@ -256,3 +257,16 @@ def test_a_follower_that_begins_late_by_itself_tells_a_leader_that_wants_to_know
     answer(harness, first, 6)
     (listed,) = take(harness).request.partitions
     assert (listed.log_start_offset, moves(harness)) == (7, [])
+
+
+@pytest.mark.parametrize(("offset", "known"), [(10, -1), (12, 10)])
+def test_a_follower_that_lists_its_row_anew_from_where_it_was_has_ignored_the_last_answer(
+    offset: int, known: int
+) -> None:
+    """It does so when its log begins later, while records may be on their way to it."""
+    sessions: FollowerSessions[str] = FollowerSessions()
+    session = sessions.open(2, 0, 1)
+    row = sessions.list_row(session, "t-0", 10, 5, 1 << 20)
+    row.sent_high_watermark = 10
+    sessions.close_row(row)
+    assert sessions.list_row(session, "t-0", offset, 5, 1 << 20).sent_high_watermark == known
