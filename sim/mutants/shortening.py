@@ -200,7 +200,7 @@ DELETING = Setting(
 )
 
 
-@mutant(Partition, "follower_begins", breaks="R118", by="R118", setting=DELETING)
+@mutant(Partition, "follower_begins", breaks="R118", by="R118", setting=DELETING, killed_by="R118@1")
 def deletes_alone(original: Any, self: Any, replica_id: int, log_start_offset: int) -> None:
     """A leader tells that records are deleted when it has deleted them itself."""
     original(self, replica_id, 1 << 60)

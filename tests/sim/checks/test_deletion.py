@@ -12,6 +12,7 @@ from holdfast.metadata.image import RESOURCE_TOPIC, MetadataImage
 from holdfast.metadata.records import RemoveTopicRecord
 from holdfast.sim.checks.observe.views import ReplicaView
 from holdfast.sim.checks.properties.deletion import (
+    DeletedStaysDeleted,
     ExpiredLogsKnowTheirEnd,
     NothingOutlivesATopic,
     OldIsDeleted,
@@ -21,7 +22,7 @@ from holdfast.sim.checks.properties.deletion import (
 from holdfast.sim.cluster.nodes import State
 from holdfast.sim.machine.page_cache import SimFolder, SimInode
 from holdfast.storage.core.config import LogConfig
-from tests.sim.checks.histories import TOPIC_ID, Scene, before, cut, follows, mark, row, view_of
+from tests.sim.checks.histories import TOPIC_ID, Scene, before, cut, follows, leads, mark, row, view_of
 
 BATCHES = [mark(0), mark(1), mark(2)]
 
@@ -120,6 +121,29 @@ def test_a_log_begins_where_another_one_of_its_partition_does_and_keeps_files_fo
     scene.property.replica_changed(scene.seen, view, before(view), [])
     begin(view, start, base)
     view.log.size_bytes = 300  # type: ignore[misc]
+    said = scene.violation(lambda: scene.property.replica_changed(scene.seen, view, before(view), []))
+    assert (said is not None) is expected, said
+
+
+@pytest.mark.parametrize(
+    ("start", "leader", "epoch", "served_from", "expected"),
+    [
+        (1, 2, 5, 0, True),
+        (2, 2, 5, 0, False),
+        (1, 3, 5, 0, False),
+        (1, 2, 6, 0, False),
+        (1, 2, 5, None, False),
+    ],
+    ids=["shown again", "deleted", "another leads", "deposed", "serves no reader yet"],
+)
+def test_no_leader_shows_what_was_told_to_be_deleted_r118(
+    start: int, leader: int, epoch: int, served_from: int | None, expected: bool
+) -> None:
+    scene = Scene(DeletedStaysDeleted())
+    scene.world.told_deletions[0] = 2
+    scene.ghost.row = row(leader=leader, leader_epoch=epoch)
+    view = leads(view_of(scene, 2, BATCHES), start_offset=served_from)
+    begin(view, start)
     said = scene.violation(lambda: scene.property.replica_changed(scene.seen, view, before(view), []))
     assert (said is not None) is expected, said
 
