@@ -206,7 +206,7 @@ def deletes_alone(original: Any, self: Any, replica_id: int, log_start_offset: i
     original(self, replica_id, 1 << 60)
 
 
-@mutant(LogManager, "store_log_start", breaks="R118", by="R118", setting=DELETING)
+@mutant(LogManager, "store_log_start", breaks="R118", by="R118", setting=DELETING, killed_by="R118@3")
 async def log_starts_are_not_stored(original: Any, self: Any, managed: Any) -> bool:
     """Where a log begins is told before it is stored."""
     managed.log.start_stored(managed.log.log_start_offset)
