@@ -178,7 +178,7 @@ SLOW = Setting(
     breaks="D5",
     by="D5",
     setting=SLOW,
-    killed_by="D5@7",
+    killed_by="D5@8",
 )
 def nothing_is_ever_old(original: Any, segment: Any, config: Any, wall_ms: int) -> bool:
     """retention.ms deletes nothing."""
