@@ -24,6 +24,7 @@ from holdfast.broker.core.events import (
     LogsLoaded,
     LogsOffline,
     ShutdownWanted,
+    SpaceLow,
     Started,
     Stop,
 )
@@ -151,6 +152,7 @@ class BrokerNode:
         self.log_manager.on_stall(
             lambda is_stalled, text: self.server.pump.post(DisksStalled(is_stalled, text))
         )
+        self.log_manager.on_space(lambda keys: self.server.pump.post(SpaceLow(keys)))
         self.log_manager.on_damage(self._log_damaged, self._log_put_aside)
         self._raft = RaftDriver(
             runtime, raft_config(config, folder), self._metadata_log, self.server, self._failed

@@ -109,6 +109,9 @@ class LogManager:
         self._offline_listener: Callable[[bytes, Sequence[PartitionId]], None] | None = None
         self._damage_listener: Callable[[PartitionId, str], None] | None = None
         self._aside_listener: Callable[[PartitionId], None] | None = None
+        #: logs in dirs that are short of room, as the listener heard last
+        self._short: frozenset[PartitionId] = frozenset()
+        self._space_listener: Callable[[frozenset[PartitionId]], None] = lambda keys: None
         self._housekeeping = Housekeeping(runtime)
         self._scrubber = Scrubber(runtime, self._housekeeping, self._logs_in, self._dir_failed, config.scrub)
         #: of the task that flushes by time
@@ -348,6 +351,10 @@ class LogManager:
         """Call `listener(is_stalled, why)` when an online log dir answers no more, and when all do again."""
         self._stalls.listener = listener
 
+    def on_space(self, listener: Callable[[frozenset[PartitionId]], None]) -> None:
+        """Call `listener(keys)` when the logs in dirs that are short of room are others than before."""
+        self._space_listener = listener
+
     # --- create and delete -----------------------------------------------------------------------------
 
     async def create(self, topic: str, topic_id: bytes, partition_index: int, config: LogConfig) -> Log:
@@ -486,6 +493,13 @@ class LogManager:
     async def measure_space(self) -> None:
         """Ask how full the device of each dir is."""
         await measure_space(self._disk, self._online_dirs(), self._dir_failed)
+        short = {log_dir.path for log_dir in self._online_dirs() if log_dir.space.is_short}
+        keys = frozenset(
+            key for key, managed in (self._managed.items() if short else ()) if managed.log_dir.path in short
+        )
+        if keys != self._short:
+            self._short = keys
+            self._space_listener(keys)
 
     def _logs_in(self, log_dir: LogDir) -> list[tuple[PartitionId, ManagedLog]]:
         return [(key, managed) for key, managed in self._managed.items() if managed.log_dir is log_dir]

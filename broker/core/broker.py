@@ -40,6 +40,7 @@ from holdfast.broker.core.events import (
     Respond,
     RowsOmitted,
     ShutdownWanted,
+    SpaceLow,
     Started,
     Stop,
     Tick,
@@ -57,7 +58,7 @@ from holdfast.broker.core.registration.lifecycle import (
 from holdfast.broker.core.registration.metadata_lineage import MetadataLineage
 from holdfast.broker.core.replicas.leadership import AlterVerdict
 from holdfast.broker.core.replicas.partition import Partition, RoleChange
-from holdfast.broker.core.replicas.replica_manager import ReplicaManager, name_of
+from holdfast.broker.core.replicas.replica_manager import ReplicaManager, by_topic, name_of
 from holdfast.metadata.ids import PartitionId
 from holdfast.metadata.image import MetadataImage
 from holdfast.protocol.errors import ErrorCode
@@ -142,6 +143,7 @@ class Broker:
             LogPutAside: replica_manager.log_put_aside,
             CleanShutdownDisproved: self._on_proof_belied,
             DisksStalled: self._on_disks_stalled,
+            SpaceLow: self._on_space_low,
             LogOpened: replica_manager.log_opened,
             Started: self._on_started,
             ShutdownWanted: self._on_shutdown_wanted,
@@ -337,6 +339,9 @@ class Broker:
         how = "fenced until it does" if event.is_stalled else "to be unfenced"
         self._note(Level.WARNING if event.is_stalled else Level.INFO, f"{event.text}: this broker asks {how}")
         self.lifecycle.disks_stalled(event.is_stalled, now_ms)
+
+    def _on_space_low(self, event: SpaceLow, now_ms: int) -> None:
+        self.lifecycle.space_low(by_topic(sorted(event.keys)), now_ms)
 
     def _on_shutdown_wanted(self, event: ShutdownWanted, now_ms: int) -> None:
         self._stop_for(self.lifecycle.shutdown_wanted(now_ms))

@@ -170,6 +170,13 @@ class DisksStalled:
 
 
 @dataclass(frozen=True, slots=True)
+class SpaceLow:
+    """The replicas whose log dirs have too little room to take records of clients are these now."""
+
+    keys: frozenset[PartitionId]
+
+
+@dataclass(frozen=True, slots=True)
 class CleanShutdownDisproved:
     """The proof of a clean stop, told in the registration, does not fit the logs (B25)."""
 
@@ -558,6 +565,7 @@ Event: TypeAlias = (
     | LogsLoaded
     | LogsOffline
     | DisksStalled
+    | SpaceLow
     | LogDamaged
     | LogPutAside
     | CleanShutdownDisproved

@@ -202,6 +202,11 @@ class QuorumController:
         return self._cluster.unclean_registrations
 
     @property
+    def short_count(self) -> int:
+        """Replicas that take no records for want of room; only on the active controller."""
+        return self._cluster.short_count
+
+    @property
     def recovery(self) -> UncleanRecovery:
         """The recoveries under way; only on the active controller; read only."""
         return self._recovery
@@ -434,7 +439,9 @@ class QuorumController:
             self._next_unclean_pass_ms = self._unclean_pass_after(now_ms)
             effects += self._write(self._replication.elect_unclean, now_ms)
         if self._balance.is_due(now_ms):
-            effects += self._write(lambda draft: self._balance.run(draft, now_ms), now_ms)
+            effects += self._write(
+                lambda draft: self._balance.run(draft, now_ms, self._cluster.is_short), now_ms
+            )
         if self._next_noop_ms is not None and now_ms >= self._next_noop_ms:
             self._next_noop_ms = now_ms + self._config.max_idle_interval_ms
             # only while a broker has to report that it applied the last change: an idle log does not grow

@@ -118,7 +118,7 @@ APIS: dict[ApiKey, Api] = {
             ApiKey.BROKER_HEARTBEAT,
             broker_registration.BrokerHeartbeatRequest,
             broker_registration.BrokerHeartbeatResponse,
-            max_version=2,
+            max_version=3,
         ),
         Api(
             ApiKey.UNREGISTER_BROKER,

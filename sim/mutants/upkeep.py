@@ -333,18 +333,18 @@ def never_gives_leaderships_back(original: Any, self: Any, now_ms: int) -> None:
 
 
 @mutant(LeaderBalance, "run", breaks="R16", by="R16", setting=LEADERS_CHANGE, killed_by="R16@1")
-def gives_leaderships_back_once(original: Any, self: Any, draft: Any, now_ms: int) -> None:
+def gives_leaderships_back_once(original: Any, self: Any, draft: Any, now_ms: int, is_short: Any) -> None:
     """The pass does not come again."""
-    original(self, draft, now_ms)
+    original(self, draft, now_ms, is_short)
     self._next_pass_ms = None
 
 
 @mutant(LeaderBalance, "run", breaks="R16", by="R16", setting=LEADERS_CHANGE, killed_by="R16@11")
-def gives_back_whatever_is_missed(original: Any, self: Any, draft: Any, now_ms: int) -> None:
+def gives_back_whatever_is_missed(original: Any, self: Any, draft: Any, now_ms: int, is_short: Any) -> None:
     """Leaderships move, and clients with them, however few a broker misses."""
     former, self._config = self._config, replace(self._config, imbalance_percentage=0)
     try:
-        original(self, draft, now_ms)
+        original(self, draft, now_ms, is_short)
     finally:
         self._config = former
 

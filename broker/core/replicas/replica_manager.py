@@ -534,14 +534,14 @@ class ReplicaManager:
         if not self.offline or own is None or own.broker_epoch != self._lifecycle.broker_epoch:
             return ()
         named = own.offline_replicas
-        return _by_topic(sorted(key for key in self.offline if key not in named and self._is_assigned(key)))
+        return by_topic(sorted(key for key in self.offline if key not in named and self._is_assigned(key)))
 
     def online_to_report(self) -> tuple[OfflineTopic, ...]:
         """Replicas that have begun anew and that the image's registration still names as offline."""
         own = self.image.brokers.get(self.broker_id)
         if own is None or not own.offline_replicas or own.broker_epoch != self._lifecycle.broker_epoch:
             return ()
-        return _by_topic(sorted(key for key in own.offline_replicas if key in self.partitions))
+        return by_topic(sorted(key for key in own.offline_replicas if key in self.partitions))
 
     def _is_assigned(self, key: PartitionId) -> bool:
         """Metadata assigns a replica of the partition to this broker."""
@@ -604,11 +604,12 @@ class ReplicaManager:
         self._effects.append(LogLine(level, text))
 
 
-def _by_topic(keys: Iterable[PartitionId]) -> tuple[OfflineTopic, ...]:
-    by_topic: dict[bytes, list[int]] = {}
+def by_topic(keys: Iterable[PartitionId]) -> tuple[OfflineTopic, ...]:
+    """Partitions as a heartbeat names them; `keys` are ascending."""
+    topics: dict[bytes, list[int]] = {}
     for key in keys:
-        by_topic.setdefault(key.topic_id, []).append(key.partition_index)
-    return tuple(OfflineTopic(topic_id, tuple(indexes)) for topic_id, indexes in by_topic.items())
+        topics.setdefault(key.topic_id, []).append(key.partition_index)
+    return tuple(OfflineTopic(topic_id, tuple(indexes)) for topic_id, indexes in topics.items())
 
 
 def name_of(partition: Partition) -> str:

@@ -14,9 +14,11 @@ from holdfast.controller.core.events import ConnectionClosed, Probe, Probed
 from holdfast.controller.core.operators.operations import DONE, OperationResult
 from holdfast.controller.core.partitions.offline_replicas import bring_online, take_offline
 from holdfast.controller.core.partitions.replication_control import Departure, ReplicationControl
+from holdfast.controller.core.partitions.short_leaders import hand_over
 from holdfast.controller.core.partitions.unreachable_leaders import REPORTS_MIN, replace_leader
 from holdfast.metadata.broker import BrokerRegistration, levels_of
 from holdfast.metadata.configs import endpoint_problem
+from holdfast.metadata.ids import PartitionId
 from holdfast.metadata.image import MetadataImage
 from holdfast.metadata.records import (
     BrokerRegistrationChangeRecord,
@@ -32,6 +34,7 @@ from holdfast.protocol.messages.broker_registration import (
     BrokerHeartbeatResponse,
     BrokerRegistrationRequest,
     BrokerRegistrationResponse,
+    OfflineTopic,
 )
 from holdfast.runtime.stats import Level
 
@@ -70,6 +73,9 @@ class Session:
     unreachable: frozenset[int] = frozenset()
     #: not all partitions of those were looked at
     must_replace: bool = False
+    #: replicas without room for records, as it last reported, and the same as a set
+    low_on_space: tuple[OfflineTopic, ...] = ()
+    short: frozenset[PartitionId] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,6 +347,7 @@ class ClusterControl:
         # what is not written yet is not confirmed: the broker asks again
         is_done = broker.broker_id not in self._unfinished
         self._replace_unreachable(draft, session, frozenset(request.unreachable))
+        self._hand_over_short(draft, broker.broker_id, session, request.low_on_space)
         return BrokerHeartbeatResponse(
             error_code=ErrorCode.NONE,
             error_message=None,
@@ -366,6 +373,28 @@ class ClusterControl:
             if len(reporters) >= REPORTS_MIN:
                 is_done = replace_leader(draft, leader_id, reporters, self._replication)
                 session.must_replace = session.must_replace or not is_done
+
+    def _hand_over_short(
+        self, draft: Draft, broker_id: int, session: Session, low_on_space: tuple[OfflineTopic, ...]
+    ) -> None:
+        """Also with each repeated report: a follower may have room now, or be in the ISR again."""
+        if low_on_space != session.low_on_space:
+            session.low_on_space = low_on_space
+            session.short = frozenset(
+                PartitionId(row.topic_id, index) for row in low_on_space for index in row.partitions
+            )
+        if session.short:
+            hand_over(draft, broker_id, low_on_space, self.is_short, self._replication)
+
+    def is_short(self, broker_id: int, key: PartitionId) -> bool:
+        """The broker has too little room for records of that partition, as it last reported."""
+        session = self._sessions.get(broker_id)
+        return session is not None and key in session.short
+
+    @property
+    def short_count(self) -> int:
+        """Replicas without room for records."""
+        return sum(len(session.short) for session in self._sessions.values())
 
     def _next_state(
         self,
