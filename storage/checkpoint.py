@@ -10,7 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import google_crc32c
 
-from holdfast.runtime.api import Disk, DiskError, FileMissing
+from holdfast.runtime.api import Disk, DiskError, File, FileMissing, OutOfResources
+from holdfast.storage.shortage import stored
 
 #: Ending of the file that is written before it is renamed to the real one.
 TEMPORARY_SUFFIX = ".tmp"
@@ -41,7 +42,8 @@ async def replace(disk: Disk, path: str, text: str) -> None:
     try:
         if file.size:  # a stop interrupted an earlier write
             await file.truncate(0)
-        file.append([text.encode()])
+        content = text.encode()
+        await stored(file, lambda: file.append([content]))
         await file.flush()
     except DiskError:
         await file.close()
@@ -58,7 +60,7 @@ async def read_text(disk: Disk, path: str) -> str | None:
         return None
     size = file.size
     try:
-        content = file.read_at(0, size) if size <= SMALL_FILE_MAX_BYTES else None
+        content = await _content(file, size) if size <= SMALL_FILE_MAX_BYTES else None
     except DiskError:
         await file.close()
         raise
@@ -69,6 +71,13 @@ async def read_text(disk: Disk, path: str) -> str | None:
         return content.decode()
     except UnicodeDecodeError:
         return None
+
+
+async def _content(file: File, size: int) -> bytes:
+    try:
+        return file.read_at(0, size)
+    except OutOfResources:
+        return await file.read_aside(0, size)  # which waits for a handle
 
 
 def encode_rows(rows: Iterable[Sequence[object]]) -> str:

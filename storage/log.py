@@ -11,6 +11,7 @@ import errno
 import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 from typing import NamedTuple
 
 from holdfast.protocol.record_batch import BatchHeader, CorruptBatch, check_batch, check_batches, stamp
@@ -32,6 +33,7 @@ from holdfast.storage.recovery import RecoveredSegments, RecoveryReport, open_se
 from holdfast.storage.segment import RELATIVE_OFFSET_MAX, Segment
 from holdfast.storage.segment_list import SegmentList, age_of
 from holdfast.storage.segment_scrub import SegmentScrub, check_read
+from holdfast.storage.shortage import waited_out
 
 #: Relative offsets reserved for the records of one batch.
 _BATCH_RECORDS_MAX = 1 << 24
@@ -579,9 +581,9 @@ class Log:
                 self._epochs.truncate_from_end(self._log_end_offset)
                 return self._log_end_offset
             await self._prepare_rewind(offset)
-            # No await until `_rewound`: readers see the whole truncation or nothing of it.
             segment = self._segments.holder_of(offset)
-            segment.cut(segment.position_of(offset))
+            await waited_out(self._clock, partial(_cut, segment, offset))
+            # No await until `_rewound`: readers see the whole truncation or nothing of it.
             dropped = self._segments.drop_behind(offset)
             self._epochs.truncate_from_end(segment.next_offset)
             self._rewound(segment.next_offset)
@@ -637,7 +639,8 @@ class Log:
     async def _finish_rewind(self) -> None:
         await self._flusher.store_epochs(self._epochs)
         await self._disk.sync_folder(self.folder)
-        self._producers = await snapshots.load(self._disk, self.folder, list(self._segments))
+        load = partial(snapshots.load, self._disk, self.folder, list(self._segments))
+        self._producers = await waited_out(self._clock, load)
 
     # --- end -------------------------------------------------------------------------------------------
 
@@ -678,3 +681,7 @@ class Log:
         await self._disk.sync_folder(self.folder)
         self._flushed_offset = self._log_end_offset
         self.flush_stats.done(FlushReason.SHUTDOWN, self._clock.now_ns() - started_ns)
+
+
+async def _cut(segment: Segment, offset: int) -> None:
+    segment.cut(segment.position_of(offset))

@@ -108,6 +108,29 @@ async def test_a_read_that_finds_no_handle_is_refused_and_works_later(
     await file.close()
 
 
+async def test_an_append_that_runs_out_of_memory_half_way_leaves_nothing(
+    disk: RealDisk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (file,) = await open_files(disk, tmp_path, 1)
+    file.append([b"kept"])
+    with monkeypatch.context() as short:
+
+        def no_memory(number: int, data: memoryview, at: int) -> int:
+            raise OSError(errno.ENOMEM, "Cannot allocate memory")
+
+        real_write = os.pwrite
+        short.setattr(os, "pwritev", lambda number, parts, at: real_write(number, parts[0][:9], at))
+        short.setattr(os, "pwrite", no_memory)
+        with pytest.raises(OutOfResources):
+            file.append([b"is refused whole"])
+    assert file.size == 4
+    file.append([b"!"])
+    assert file.read_at(0, 99) == b"kept!"
+    assert (tmp_path / "data" / "0").stat().st_size == 5
+    await file.flush()
+    await file.close()
+
+
 async def test_what_may_wait_waits_for_a_handle(
     disk: RealDisk, tmp_path: Path, lack_handles: Callable[[int], None]
 ) -> None:
