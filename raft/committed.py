@@ -12,8 +12,8 @@ from holdfast.protocol.record_batch import CorruptBatch, decode_records, iter_ba
 from holdfast.runtime.api import Clock, OutOfResources
 from holdfast.storage.log import Log
 
-#: Most bytes of log that are read and delivered at once: some 1500 records, 50 ms of replay.
-CHUNK_BYTES = 128 << 10
+#: Most bytes of log that are read and delivered at once: some 500 records, 15 ms of replay.
+CHUNK_BYTES = 40 << 10
 #: Wait before a read that found no file handle or memory is tried again.
 _SHORTAGE_PAUSE_MS = 50
 

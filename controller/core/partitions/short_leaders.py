@@ -16,8 +16,8 @@ from holdfast.metadata.image import MetadataImage, PartitionRow
 from holdfast.metadata.partition import PartitionRegistration
 from holdfast.protocol.messages.broker_registration import OfflineTopic
 
-#: Elections for one report, as in other passes; the next heartbeat goes on.
-PASS_MAX = 1000
+#: Elections in one event; the next one goes on.
+PASS_MAX = 200
 
 
 def hand_over(
@@ -26,9 +26,9 @@ def hand_over(
     short: Iterable[OfflineTopic],
     is_short: Callable[[int, PartitionId], bool],
     replication: ReplicationControl,
-) -> None:
-    """Elect followers with room for the partitions of `short` that this broker leads.
-    `is_short(broker_id, partition)`: that broker takes no records of it either."""
+) -> bool:
+    """Elect followers with room for the partitions of `short` that this broker leads. False when some are
+    left for the next call. `is_short(broker_id, partition)`: that broker takes no records of it either."""
     image = draft.image
     count = 0
     for topic, index, partition in _led(image, leader_id, short):
@@ -36,12 +36,13 @@ def hand_over(
         if successor is None:
             continue
         if count == PASS_MAX:
-            return
+            return False
         context = replication.context(image, topic.name, image.is_active)
         cause = Cause(CauseKind.LOW_ON_SPACE, leader_id)
         requested = RequestedChange(designated=successor)
         replication.change(draft, topic, index, partition, requested, context, cause)
         count += 1
+    return True
 
 
 def _led(image: MetadataImage, leader_id: int, rows: Iterable[OfflineTopic]) -> Iterator[PartitionRow]:
