@@ -122,6 +122,12 @@ class KafkaExchange(OfConnection):
         answer_with, _ = self._take()
         self._translated(lambda: answer_with(message))
 
+    async def respond_aside(self, message: Any) -> None:
+        """The same with a large message, which is translated beside the event loop."""
+        answer_with, _ = self._take()
+        tasks = self._connection.server.runtime.tasks
+        self._go_on(await tasks.compute(lambda: self._outcome(lambda: answer_with(message))))
+
     def fail(self, error_code: ErrorCode, text: str) -> None:
         """The broker refuses the open question as a whole."""
         _, refuse_with = self._take()
@@ -182,15 +188,18 @@ class KafkaExchange(OfConnection):
         if not self.is_open:  # the peer has gone: nothing reads an answer, and no further question is asked
             self._done(ErrorCode.NONE)
             return
+        self._go_on(self._outcome(translate))
+
+    def _outcome(self, translate: Callable[[], Outcome]) -> Outcome:
+        """The outcome, with its answer written. May run beside the event loop."""
         try:
             outcome = translate()
             if isinstance(outcome, Mapping):
                 self._write(outcome)
         except Exception:  # noqa: BLE001  the adapter's own fault: the broker's state is untouched
             _log.exception("%s v%d of %s", self.request.api.title, self.request.version, self.peer)
-            self._end_connection("its request could not be translated")
-            return
-        self._go_on(outcome)
+            return HangUp("its request could not be translated")
+        return outcome
 
     def _go_on(self, outcome: Outcome) -> None:
         if isinstance(outcome, Mapping):

@@ -12,6 +12,7 @@ import google_crc32c
 
 from holdfast.runtime.api import Disk, DiskError, File, FileMissing, OutOfResources
 from holdfast.storage.shortage import stored
+from holdfast.storage.turn import next_turn
 
 #: Ending of the file that is written before it is renamed to the real one.
 TEMPORARY_SUFFIX = ".tmp"
@@ -21,6 +22,8 @@ FORMAT_VERSION = 0
 SMALL_FILE_MAX_BYTES = 64 << 20
 
 OFFSETS_COLUMNS = 3
+#: Rows of offsets that are encoded before the event loop gets a turn.
+ROWS_PER_TURN = 4_000
 #: First word of the last line; the second is the crc32c of all bytes before that line.
 _CRC_WORD = "crc32c"
 
@@ -83,7 +86,10 @@ async def _content(file: File, size: int) -> bytes:
 def encode_rows(rows: Iterable[Sequence[object]]) -> str:
     """Encode rows in Kafka's line format: version, count, one row per line, words separated by a blank; then
     the crc."""
-    lines = [" ".join(map(str, row)) for row in rows]
+    return _text([" ".join(map(str, row)) for row in rows])
+
+
+def _text(lines: Sequence[str]) -> str:
     text = "\n".join([str(FORMAT_VERSION), str(len(lines)), *lines]) + "\n"
     return f"{text}{_crc_line(text)}\n"
 
@@ -120,8 +126,14 @@ def decode_numbers(text: str, columns: int) -> list[tuple[int, ...]] | None:
 async def write_offsets(disk: Disk, path: str, offsets: Mapping[tuple[str, int], int]) -> None:
     """Store `{(topic, partition_index): offset}`, one line `topic partition offset` each. Raises:
     DiskError."""
-    rows = [(topic, partition, offset) for (topic, partition), offset in sorted(offsets.items())]
-    await write_atomically(disk, path, encode_rows(rows))
+    rows = sorted(offsets.items())
+    lines: list[str] = []
+    for start in range(0, len(rows), ROWS_PER_TURN):
+        if start:
+            await next_turn()
+        part = rows[start : start + ROWS_PER_TURN]
+        lines += [f"{topic} {partition} {offset}" for (topic, partition), offset in part]
+    await write_atomically(disk, path, _text(lines))
 
 
 async def read_offsets(disk: Disk, path: str) -> dict[tuple[str, int], int]:

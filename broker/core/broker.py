@@ -76,6 +76,8 @@ from holdfast.runtime.stats import Level, LogLine
 
 #: Most produce requests that wait for replication, and most consumers' fetches that wait for data.
 PURGATORY_MAX = 20_000
+#: Partitions whose followers are looked at in one event; the next one goes on.
+LOOKS_MAX = 2_000
 
 
 class Broker:
@@ -117,6 +119,8 @@ class Broker:
         self.fetchers = replica_manager.fetchers
         self.groups = replica_manager.groups
         self._shrink_ms = now_ms
+        #: partitions that the pass over all of them has not come to, the next one last
+        self._not_looked_at: list[PartitionId] = []
         self._handlers: dict[type, Callable[[Any, int], None]] = {
             RequestReceived: self._on_request,
             GroupRequestReceived: self.groups.request,
@@ -172,6 +176,8 @@ class Broker:
             self.groups.next_deadline_ms(),
             self._replica_manager.next_deadline_ms(),
         )
+        if self._not_looked_at:
+            return 0
         deadline_ms = min(self._link.next_deadline_ms(), self._shrink_ms)
         for part in parts:
             if part is not None and part < deadline_ms:
@@ -312,18 +318,28 @@ class Broker:
         self._stop_for(self.lifecycle.check_times(now_ms))
         if now_ms >= self._shrink_ms:
             self._shrink_ms = now_ms + max(1, self.config.replica_lag_ms_max // 2)
-            for key, partition in self.partitions.items():
-                proposal = partition.maybe_shrink(now_ms) or partition.retry_expand(now_ms)
-                if proposal is not None:
-                    self._replica_manager.submit(key, proposal)
-                self._replica_manager.advance(
-                    partition, now_ms
-                )  # a follower that fell behind no longer holds back the high watermark (F3)
-            self._replica_manager.lower_ceilings(now_ms)
+            self._not_looked_at = [*reversed(self.partitions)]
+        if self._not_looked_at:
+            self._look_at_followers(now_ms)
         self.groups.tick(now_ms)
         # last: what the high watermark has passed in this very tick is not late
         self._effects += self.produce_path.expire(now_ms)
         self._effects += self.fetch_path.expire(now_ms)
+
+    def _look_at_followers(self, now_ms: int) -> None:
+        """One slice of the pass that finds followers which fell behind, or may join."""
+        for _ in range(min(LOOKS_MAX, len(self._not_looked_at))):
+            key = self._not_looked_at.pop()
+            partition = self.partitions.get(key)
+            if partition is None:
+                continue
+            proposal = partition.maybe_shrink(now_ms) or partition.retry_expand(now_ms)
+            if proposal is not None:
+                self._replica_manager.submit(key, proposal)
+            # a follower that fell behind no longer holds back the high watermark (F3)
+            self._replica_manager.advance(partition, now_ms)
+        if not self._not_looked_at:
+            self._replica_manager.lower_ceilings(now_ms)
 
     # --- controller ----------------------------------------------------------------------------------------
 

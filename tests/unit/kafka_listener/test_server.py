@@ -348,3 +348,30 @@ def test_hostile_bytes_end_in_an_answer_or_a_closed_connection(pieces: list[byte
     with faults:
         asyncio.run(play())
     assert faults.texts == []
+
+
+async def test_a_large_answer_is_translated_beside_the_event_loop_and_keeps_its_place() -> None:
+    node = KafkaNode()
+    peer = await node.peer()
+    await peer.send(init_producer_id(1), init_producer_id(2))
+    large, second = node.parked
+    second.respond(InitProducerIdResponse(0, None, 7, 0))
+    node.runtime.tasks.start("answer", large.respond_aside(InitProducerIdResponse(0, None, 6, 0)))
+    assert peer.answered_ids == []
+    await settle()
+    assert peer.answered_ids == [1, 2]
+
+
+async def test_a_large_answer_to_a_peer_that_has_gone_ends_nothing() -> None:
+    node = KafkaNode()
+    peer = await node.peer()
+    await peer.send(init_producer_id(1))
+    (large,) = node.parked
+    assert peer.connection is not None
+    peer.connection.abort()
+    await settle()
+    node.runtime.tasks.start("answer", large.respond_aside(InitProducerIdResponse(0, None, 6, 0)))
+    await settle()
+    assert large.is_answered
+    await (await node.peer()).send(init_producer_id(2))
+    assert len(node.parked) == 2
