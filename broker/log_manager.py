@@ -116,6 +116,8 @@ class LogManager:
         self._scrubber = Scrubber(runtime, self._housekeeping, self._logs_in, self._dir_failed, config.scrub)
         #: of the task that flushes by time
         self._flush_interval: Interval | None = None
+        #: logs with `flush.ms`, also closed ones: the others are not looked at each second
+        self._flushed_by_time: dict[PartitionId, ManagedLog] = {}
         #: {path of a log dir: logs still to be opened}
         self._remaining: dict[str, int] = {}
         self._flush_stats = FlushStats()
@@ -280,7 +282,11 @@ class LogManager:
 
     def _watch_flush_ms(self, managed: ManagedLog) -> None:
         """The task that flushes by time sleeps as long as the known policies allow."""
-        if managed.log.flush_policy.flush_ms is not None and self._flush_interval is not None:
+        if managed.log.flush_policy.flush_ms is None:
+            self._flushed_by_time.pop(managed.key, None)
+            return
+        self._flushed_by_time[managed.key] = managed
+        if self._flush_interval is not None:
             self._flush_interval.end()
 
     def stats(self) -> list[MetricFamily]:
@@ -583,9 +589,10 @@ class LogManager:
             now_ms = clock.now_ms()
             wake_ms = now_ms + _IDLE_MS
             due: list[Work] = []
-            for managed in self._managed.values():
+            for key, managed in list(self._flushed_by_time.items()):
                 policy = managed.log.flush_policy
-                if policy.flush_ms is None:
+                if self._managed.get(key) is not managed or policy.flush_ms is None:
+                    del self._flushed_by_time[key]
                     continue
                 if policy.is_due(now_ms):
                     due.append(partial(self._flush, managed))

@@ -274,7 +274,7 @@ class RealFile:
             os.close(opened.descriptor)
             raise DiskError(self._path, "open", errno_module.ESTALE, "another file has taken its name")
         self._descriptor = opened.descriptor
-        self._handles.lru.opened(self, is_clean=not self._is_unflushed)
+        self._handles.opened(self, is_clean=not self._is_unflushed)
 
     def _opened_again(self) -> Opened:
         while True:
@@ -365,7 +365,7 @@ class RealDisk:
         async with self._handles.opening:
             self._handles.make_room()
             file = await self._call("open", path, lambda: self._open(path, create))
-            self._handles.lru.opened(file, is_clean=True)
+            self._handles.opened(file, is_clean=True)
         return file
 
     async def rename(self, source: str, target: str) -> None:

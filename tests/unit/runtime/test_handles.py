@@ -10,6 +10,7 @@ import pytest
 
 from holdfast.runtime.api import DiskError, File, OutOfResources
 from holdfast.runtime.power.power_loss import TrackedDisk
+from holdfast.runtime.real import handles
 from holdfast.runtime.real.disk import RealDisk, RealFile
 
 LIMIT = 3
@@ -163,3 +164,30 @@ async def test_a_file_is_closed_after_the_cache_that_it_forgets(
     await asyncio.sleep(0)
     await file.close()
     await forgetting
+
+
+async def test_quiet_files_give_their_handles_up_and_are_the_same_when_they_are_used_again(
+    disk: RealDisk, tmp_path: Path
+) -> None:
+    quiet, busy = await open_files(disk, tmp_path, 2)
+    quiet.append([b"unflushed "])
+    for _ in range(2):
+        assert disk.open_handles == 2
+        assert disk._handles.close_idle()
+        use(busy, b".")
+    assert disk._handles.close_idle()
+    assert disk.open_handles == 1
+    assert use(quiet, b"again") == b"unflushed again"
+    assert disk.open_handles == 2
+    for file in (quiet, busy):
+        await file.flush()
+        await file.close()
+
+
+async def test_idle_handles_are_closed_a_few_at_a_time(
+    disk: RealDisk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(handles, "IDLE_CLOSED_MAX", 2)
+    await open_files(disk, tmp_path, LIMIT)
+    done = [disk._handles.close_idle() for _ in range(4)]
+    assert (done, disk.open_handles) == ([True, True, False, True], 0)
