@@ -21,10 +21,11 @@ from holdfast.broker.core.events import DamagedReplica
 from holdfast.broker.core.replicas.log_metrics import LogDirState, LogState, log_families, scrub_families
 from holdfast.broker.damaged_logs import DamagedLogs, note_of
 from holdfast.broker.dir_watch import StallWatch, measure_space
-from holdfast.broker.housekeeping import Housekeeping, Interval
+from holdfast.broker.housekeeping import Housekeeping
+from holdfast.broker.interval_flush import IntervalFlush
 from holdfast.broker.log_loading import LogLoader
 from holdfast.broker.managed_log import LogDirContent, ManagedLog
-from holdfast.broker.parallel import Work, in_parallel
+from holdfast.broker.parallel import in_parallel
 from holdfast.broker.scrubber import Scrubber
 from holdfast.metadata.ids import PartitionId
 from holdfast.protocol.topic_names import TopicPartition
@@ -50,8 +51,6 @@ CONCURRENCY = 8
 _SPACE_MS = 1000
 #: Looks at the log dirs within the time after which one has stalled.
 STALL_CHECKS = 4
-#: Sleep of the interval flush, in ms, while no log has `flush.ms`.
-_IDLE_MS = 1000
 #: Errors of a lock that another process holds: an operator's mistake, not a failed disk.
 _LOCKED = frozenset({errno.EWOULDBLOCK, errno.EAGAIN})
 
@@ -114,10 +113,9 @@ class LogManager:
         self._space_listener: Callable[[frozenset[PartitionId]], None] = lambda keys: None
         self._housekeeping = Housekeeping(runtime)
         self._scrubber = Scrubber(runtime, self._housekeeping, self._logs_in, self._dir_failed, config.scrub)
-        #: of the task that flushes by time
-        self._flush_interval: Interval | None = None
-        #: logs with `flush.ms`, also closed ones: the others are not looked at each second
-        self._flushed_by_time: dict[PartitionId, ManagedLog] = {}
+        self._interval_flush = IntervalFlush(
+            runtime, self._housekeeping, lambda one: self._managed.get(one.key) is one, self.failed
+        )
         #: {path of a log dir: logs still to be opened}
         self._remaining: dict[str, int] = {}
         self._flush_stats = FlushStats()
@@ -222,7 +220,7 @@ class LogManager:
         log.flush_stats = self._flush_stats
         self._managed[key] = managed = ManagedLog(partition, log_dir, log, serial)
         self.logs[key] = log
-        self._watch_flush_ms(managed)
+        self._interval_flush.watch(managed)
 
     def start(self, high_watermark_of: Callable[[PartitionId], int | None]) -> None:
         """Begin housekeeping. `high_watermark_of(key)` is None while the broker does not know it."""
@@ -240,7 +238,7 @@ class LogManager:
             ("stall check", max(1, config.stall_ms // STALL_CHECKS), self._check_stall),
         ):
             self._housekeeping.repeat(name, interval_ms, work)
-        self._housekeeping.start("interval flush", self._flush_by_time())
+        self._housekeeping.start("interval flush", self._interval_flush.run(CONCURRENCY))
         self._scrubber.start(self._online_dirs())
 
     # --- what is there ---------------------------------------------------------------------------------
@@ -278,16 +276,7 @@ class LogManager:
     def configure(self, managed: ManagedLog, config: LogConfig) -> None:
         """Apply a topic's settings to a log."""
         managed.log.config = config
-        self._watch_flush_ms(managed)
-
-    def _watch_flush_ms(self, managed: ManagedLog) -> None:
-        """The task that flushes by time sleeps as long as the known policies allow."""
-        if managed.log.flush_policy.flush_ms is None:
-            self._flushed_by_time.pop(managed.key, None)
-            return
-        self._flushed_by_time[managed.key] = managed
-        if self._flush_interval is not None:
-            self._flush_interval.end()
+        self._interval_flush.watch(managed)
 
     def stats(self) -> list[MetricFamily]:
         """Metrics of the logs and their dirs."""
@@ -580,35 +569,6 @@ class LogManager:
 
     async def _check_stall(self) -> None:
         self._stalls.check(self._online_dirs())
-
-    async def _flush_by_time(self) -> None:
-        clock = self._runtime.clock
-        while not self._housekeeping.is_stopping:
-            # Before the logs are looked at: a policy that comes meanwhile ends it too.
-            interval = self._flush_interval = Interval()
-            now_ms = clock.now_ms()
-            wake_ms = now_ms + _IDLE_MS
-            due: list[Work] = []
-            for key, managed in list(self._flushed_by_time.items()):
-                policy = managed.log.flush_policy
-                if self._managed.get(key) is not managed or policy.flush_ms is None:
-                    del self._flushed_by_time[key]
-                    continue
-                if policy.is_due(now_ms):
-                    due.append(partial(self._flush, managed))
-                elif policy.deadline_ms is not None:
-                    wake_ms = min(wake_ms, policy.deadline_ms)
-                # An append after this moment waits at least that long; `configure` ends the pause for others.
-                wake_ms = min(wake_ms, now_ms + max(1, policy.flush_ms))
-            if due:
-                await in_parallel(self._runtime.tasks, "interval flush", due, CONCURRENCY)
-            await self._housekeeping.pause(wake_ms - clock.now_ms(), interval)
-
-    async def _flush(self, managed: ManagedLog) -> None:
-        try:
-            await managed.log.flush()
-        except DiskError as error:
-            self.failed(managed, error)
 
     # --- failure and end -------------------------------------------------------------------------------
 
