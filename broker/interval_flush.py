@@ -1,6 +1,6 @@
 """Flushes logs that have `flush.ms` when their time has come.
 
-Owns which logs those are, and how long the task sleeps. Logs without the setting, the usual ones, cost nothing.
+Owns which logs those are, and how long the task sleeps. Logs without the setting, as most are, cost nothing.
 """
 
 from collections.abc import Callable

@@ -302,20 +302,29 @@ def test_subscriptions_are_looked_at_only_for_old_offsets_and_once_for_a_group(
     assert (looks, play.committed()) == (["g"], {})
 
 
-def test_one_turn_looks_for_old_offsets_in_one_partition(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_turn_looks_for_old_offsets_in_one_partition_and_not_in_too_many_groups(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     image = Play().image
     turn = Turn(GroupConfig.from_static(STATIC), [])
     offsets = Offsets(turn, lambda shard, group, member_id: None)
-    looked: list[int] = []
-    shards: list[Any] = [SimpleNamespace(number=number, is_active=number != 1) for number in range(4)]
-    monkeypatch.setattr(offsets, "expire", lambda shard, image: looked.append(shard.number))
+    monkeypatch.setattr(offsets_of_groups, "OFFSETS_A_TURN", 4)
+    looked: list[str] = []
+    groups = [{f"{number}{name}": SimpleNamespace(offsets="..") for name in "abc"} for number in range(4)]
+    shards: list[Any] = [SimpleNamespace(groups=groups[number], is_active=number != 1) for number in range(4)]
+    monkeypatch.setattr(offsets, "_expire", lambda shard, group, image: looked.append(group.name))
+    for shard in shards:
+        for name, group in shard.groups.items():
+            group.name = name
     offsets.expire_all(shards, lambda: image)
+    del shards[2].groups["2b"]
     turns = [tuple(looked)]
     while (due_ms := turn.timers.next_deadline_ms()) is not None:
+        looked.clear()
         turn.now_ms = due_ms
         turn.timers.run(due_ms)
         turns.append(tuple(looked))
-    assert list(dict.fromkeys(turns)) == [(0,), (0, 2), (0, 2, 3)]
+    assert [one for one in turns if one] == [("0a", "0b"), ("0c",), ("2a", "2c"), ("3a", "3b"), ("3c",)]
 
 
 # --- coordinators ---------------------------------------------------------------------------------------
