@@ -4,7 +4,6 @@ Owns the pump and the exchanges in flight; decides nothing. When no event is lef
 send what has piled up. After any exception the node sends nothing more and ends (A-20).
 """
 
-import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -58,7 +57,7 @@ from holdfast.broker.log_manager import LogManager
 from holdfast.broker.managed_log import ManagedLog
 from holdfast.broker.peers import Peers
 from holdfast.broker.time_lookup import find_record
-from holdfast.metadata.answer_steps import LARGE_STEPS, AnswerSteps
+from holdfast.metadata.answer_steps import AnswerSteps
 from holdfast.metadata.ids import PartitionId
 from holdfast.metadata.questions import QUESTION_APIS, Asked, answer_steps
 from holdfast.metadata.shown_changes import shows_changes
@@ -79,6 +78,7 @@ from holdfast.protocol.messages.list_offsets import (
 from holdfast.protocol.messages.produce import ProduceRequest
 from holdfast.protocol.messages.topics import CreateTopicsRequest, CreateTopicsResponse
 from holdfast.rpc.channel import CallRefused, was_surely_not_done
+from holdfast.rpc.long_answers import answer_in_steps
 from holdfast.rpc.server import Exchange
 from holdfast.runtime.api import DiskError, NetworkError, Runtime
 from holdfast.runtime.pump import Pump
@@ -275,22 +275,8 @@ class BrokerServer:
             )
             self._answer_in_steps(exchange, answer_steps(core.image, exchange.message, asked))
 
-    def _answer_in_steps(self, exchange: Exchange, steps: AnswerSteps, number: int = 0) -> None:
-        """One step now, the others in later turns of the event loop. An answer that took many is large: it is
-        encoded beside the event loop."""
-        if self.pump.is_ended or not exchange.is_open:
-            exchange.drop()
-            return
-        try:
-            next(steps)
-        except StopIteration as done:
-            if number < LARGE_STEPS:
-                exchange.respond(done.value)
-            else:
-                name = f"answer {exchange.message.__class__.__name__}"
-                self._runtime.tasks.start(name, exchange.respond_aside(done.value))
-        else:
-            asyncio.get_running_loop().call_soon(self._answer_in_steps, exchange, steps, number + 1)
+    def _answer_in_steps(self, exchange: Exchange, steps: AnswerSteps) -> None:
+        answer_in_steps(self._runtime.tasks, exchange, steps, lambda: self.pump.is_ended)
 
     def _log_dirs(self, exchange: Exchange) -> None:
         if self.pump.is_ended:

@@ -33,13 +33,14 @@ from holdfast.controller.core.events import (
 )
 from holdfast.controller.core.quorum_controller import QuorumController
 from holdfast.metadata.board import Board
-from holdfast.metadata.questions import QUESTION_APIS
+from holdfast.metadata.questions import QUESTION_APIS, answer_steps
 from holdfast.metadata.status import NodeView, answer
 from holdfast.protocol.api_keys import ApiKey
 from holdfast.protocol.errors import ErrorCode
 from holdfast.raft.core.config import RaftConfig
 from holdfast.raft.driver import NotLeader, RaftDriver
 from holdfast.rpc.channel import CallRefused, Pool
+from holdfast.rpc.long_answers import answer_in_steps
 from holdfast.rpc.server import Exchange, Server, ServerLimits
 from holdfast.rpc.shares import NodeShares
 from holdfast.runtime.api import Connection, ConnectionRefused, NetworkError, Runtime
@@ -77,6 +78,8 @@ MEMBER_APIS = frozenset(
         ApiKey.ALLOCATE_PRODUCER_IDS,
     )
 )
+#: Questions are answered in steps, beside the events, once some broker has so many partitions.
+LARGE_IMAGE_PARTITIONS = 1_000
 #: A probe that gets no answer for so long is no evidence (D9).
 PROBE_TIMEOUT_MS = 1000
 _EVENT_BOUNDS_SECONDS = (0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0)
@@ -245,7 +248,14 @@ class ControllerServer:
     def _question(self, exchange: Exchange) -> None:
         """Not from an image that was never whole: it would say that there is no such topic (R113)."""
         if self._driver.has_caught_up:
-            self._receive(exchange)
+            image = self._core.committed
+            if max(map(len, image.assigned.values()), default=0) < LARGE_IMAGE_PARTITIONS:
+                self._receive(exchange)
+            else:
+                steps = answer_steps(
+                    image, exchange.message, self._core.asked_through(exchange.listener_name)
+                )
+                answer_in_steps(self._runtime.tasks, exchange, steps, lambda: self.pump.is_ended)
             return
         text = "this controller does not know yet what is committed; ask another node, or try again"
         exchange.fail(ErrorCode.BROKER_NOT_AVAILABLE, text)

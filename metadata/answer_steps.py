@@ -11,8 +11,6 @@ AnswerSteps: TypeAlias = Generator[None, None, Any]
 
 #: Rows of an answer that are made in one step, of some microseconds each.
 ROWS_A_STEP = 500
-#: An answer that took so many steps is too large to be encoded in one turn.
-LARGE_STEPS = 3
 
 
 class Pace:

@@ -330,15 +330,18 @@ class QuorumController:
 
     def _read(self, event: RequestReceived) -> Any:
         """The answer to a question, from the committed image; a standby controller answers too."""
-        asked = Asked(
-            listener_name=event.listener_name,
+        return answer_question(self._committed, event.message, self.asked_through(event.listener_name))
+
+    def asked_through(self, listener_name: str) -> Asked:
+        """What answers to questions that come through a listener need besides the image."""
+        return Asked(
+            listener_name=listener_name,
             cluster_id=self._config.cluster_id,
             controller_id=self._leader_id,
             controller_epoch=self._raft_epoch,
             partition_limit=self._config.partition_size_limit,
             static=self._config.static,
         )
-        return answer_question(self._committed, event.message, asked)
 
     def _who_leads(self) -> str:
         if self._leader_id is None:
