@@ -321,11 +321,11 @@ class BrokerNode:
 
     def metrics(self) -> Iterable[MetricFamily]:
         """All families of this node."""
-        found = families(self.core, self.server.bytes_out, self.server.replication_bytes_out)
-        found += self.log_manager.stats()
-        for listener in self._listeners:
-            found += listener.stats()
-        return merged(found + self._raft.stats() + self._shares.stats())
+        yield from families(self.core, self.server.bytes_out, self.server.replication_bytes_out)
+        yield from self.log_manager.stats()
+        yield from merged(family for listener in self._listeners for family in listener.stats())
+        yield from self._raft.stats()
+        yield from self._shares.stats()
 
 
 async def run(config: BrokerConfig, runtime: Runtime, signals: machine.StopSignals) -> int:

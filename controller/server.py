@@ -221,13 +221,11 @@ class ControllerServer:
 
     def metrics(self) -> Iterable[MetricFamily]:
         """All series of this node."""
-        return [
-            *metrics.families(self._core),
-            *metrics.event_families(self._queue_seconds, self._processing_seconds),
-            *self._driver.stats(),
-            *self._server.stats(),
-            *self._shares.stats(),
-        ]
+        yield from metrics.families(self._core)
+        yield from metrics.event_families(self._queue_seconds, self._processing_seconds)
+        yield from self._driver.stats()
+        yield from self._server.stats()
+        yield from self._shares.stats()
 
     # --- events ------------------------------------------------------------------------------------------
 
