@@ -2,14 +2,14 @@
 
 Owns the share and when it holds. Each connection gets an equal part of the time (`fair_queue`), but forty
 that ask as fast as they can would take forty parts, and the processor time of who asks comes on top where
-clients and nodes share a machine. So the questions of all connections together get a fifth of the time while
+clients and nodes share a machine. So the questions of all connections together get a tenth of the time while
 requests with records come in, and any time else.
 """
 
 #: Time is counted in spans of this length.
 SPAN_NS = 50_000_000
 #: Time that questions get of one span while records flow.
-QUESTIONS_NS = SPAN_NS // 5
+QUESTIONS_NS = SPAN_NS // 10
 #: Records flow for so long after a span in which they have taken this time.
 FLOW_NS = 200_000_000
 FLOWING_NS = 1_000_000

@@ -1,4 +1,4 @@
-"""Questions get a fifth of the time while records flow, and all of it else."""
+"""Questions get a tenth of the time while records flow, and all of it else."""
 
 from holdfast.rpc.core.question_share import FLOW_NS, FLOWING_NS, QUESTIONS_NS, SPAN_NS, QuestionShare
 

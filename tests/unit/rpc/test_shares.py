@@ -240,7 +240,7 @@ async def test_a_flood_of_questions_leaves_most_of_the_time_to_those_who_write()
     node = BusyNode()
     writer = Client(node, "writer", is_asking=False)
     await node.serve(writer, *(Client(node, "flood", is_asking=True) for _ in range(40)))
-    assert 0.2 < node.served["flood"] / node.served["writer"] < 0.3
+    assert 0.08 < node.served["flood"] / node.served["writer"] < 0.15
 
 
 async def test_a_flood_of_questions_has_all_the_time_while_nothing_is_written() -> None:
