@@ -30,9 +30,12 @@ from holdfast.protocol.messages.committed_offsets import (
     OffsetPartition,
 )
 from holdfast.protocol.messages.configs import (
+    AlterConfigsResult,
     DescribeConfigsRequest,
     DescribeConfigsResponse,
     DescribeConfigsResult,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
 )
 from holdfast.protocol.messages.create_partitions import CreatePartitionsRequest
 from holdfast.protocol.messages.fetch import (
@@ -628,6 +631,44 @@ def test_a_broker_is_described_as_the_cluster_is() -> None:
     ]
     assert [row["source"] for row in topic["configs"][0]["synonyms"]] == [1, 5]
     assert other["error_code"] == ErrorCode.INVALID_REQUEST
+
+
+def altered(*resources: tuple[int, str, int, str]) -> Any:
+    """The outcome of (kind, name, operation, key) of each resource."""
+    rows = [
+        {
+            "resource_type": kind,
+            "resource_name": name,
+            "configs": [{"name": key, "config_operation": operation, "value": None}],
+        }
+        for kind, name, operation, key in resources
+    ]
+    request = request_of(KafkaApi.INCREMENTAL_ALTER_CONFIGS, 1, {"resources": rows, "validate_only": False})
+    return TRANSLATIONS[KafkaApi.INCREMENTAL_ALTER_CONFIGS](request, VIEW)
+
+
+def test_to_remove_a_throttle_succeeds_where_nothing_can_be_throttled() -> None:
+    """Kafka's tool removes them from all brokers and topics once a reassignment is complete."""
+    topic, broker, delete = 2, 4, 1
+    rate, replicas = "leader.replication.throttled.rate", "leader.replication.throttled.replicas"
+    alone = altered((broker, "1", delete, rate))
+    assert [(row["resource_name"], row["error_code"]) for row in alone["responses"]] == [("1", 0)]
+    mixed = altered(
+        (broker, "1", delete, rate), (topic, "t", delete, replicas), (broker, "2", delete, "other")
+    )
+    question = mixed.message
+    assert isinstance(question, IncrementalAlterConfigsRequest)
+    assert [(row.resource_name, len(row.configs)) for row in question.resources] == [("t", 0), ("2", 1)]
+    rows = tuple(
+        AlterConfigsResult(0, None, row.resource_type, row.resource_name) for row in question.resources
+    )
+    answer = mixed.answer(IncrementalAlterConfigsResponse(0, None, rows))
+    assert [row["resource_name"] for row in answer["responses"]] == ["t", "2", "1"]
+
+
+def test_to_set_a_throttle_is_the_controllers_to_refuse() -> None:
+    question = altered((4, "1", 0, "leader.replication.throttled.rate")).message
+    assert len(question.resources[0].configs) == 1
 
 
 def test_log_dirs_have_the_sizes_of_their_partitions() -> None:
