@@ -6,7 +6,7 @@ a fault of this adapter: it costs the connection and not the broker.
 """
 
 import logging
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -35,6 +35,7 @@ from holdfast.rpc.exchange import OfConnection
 from holdfast.rpc.server import Server, ServerConnection, ServerLimits
 from holdfast.rpc.shares import NodeShares
 from holdfast.runtime.api import Runtime
+from holdfast.runtime.stats import MetricFamily, MetricKind, Sample
 
 _log = logging.getLogger("holdfast.kafka")
 
@@ -245,6 +246,8 @@ class KafkaServer(Server):
         self.handlers = handlers
         self._view = view
         self.request_stats = {api: RequestStats() for api in KafkaApi}
+        #: {(API, version): requests}; tells which clients would miss a version
+        self.versions: Counter[tuple[KafkaApi, int]] = Counter()
 
     def new_connection(self) -> ServerConnection:
         return KafkaConnection(self)
@@ -252,6 +255,23 @@ class KafkaServer(Server):
     def view(self) -> ClusterView:
         """What the broker knows now."""
         return self._view()
+
+    def stats(self) -> list[MetricFamily]:
+        """As every listener; and which versions are spoken."""
+        samples = [
+            Sample(
+                count,
+                (
+                    ("request", api.name.lower()),
+                    ("version", str(version)),
+                    ("listener", self.listener_name),
+                ),
+            )
+            for (api, version), count in sorted(self.versions.items())
+        ]
+        help_text = "Requests of Kafka clients, by the version that they spoke."
+        name = "kafka_server_request_versions_total"
+        return [*super().stats(), MetricFamily(name, MetricKind.COUNTER, help_text, samples)]
 
 
 class KafkaConnection(ServerConnection):
@@ -311,6 +331,7 @@ class KafkaConnection(ServerConnection):
 
     def _enter(self, request: Request, arrived_ns: int, charge: Charge) -> KafkaExchange:
         self.in_flight += 1
+        self.server.versions[request.api, request.version] += 1
         exchange = KafkaExchange(self, request, arrived_ns, self.now_ns(), charge)
         if exchange.is_ordered:
             self._order.append(exchange)

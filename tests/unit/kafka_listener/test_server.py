@@ -206,6 +206,16 @@ async def test_an_api_or_version_that_is_not_served_ends_the_connection_with_a_s
     assert "served" in caplog.text
 
 
+async def test_the_versions_that_clients_speak_are_counted() -> None:
+    node = KafkaNode()
+    node.on_request = answer
+    peer = await node.peer()
+    await peer.send(init_producer_id(1), init_producer_id(2))
+    (family,) = (one for one in node.server.stats() if one.name == "kafka_server_request_versions_total")
+    labels = (("request", "init_producer_id"), ("version", "3"), ("listener", "KAFKA"))
+    assert [(sample.value, sample.labels) for sample in family.samples] == [(2, labels)]
+
+
 async def test_a_broker_that_refuses_the_whole_request_is_answered_with_rows() -> None:
     node = KafkaNode()
     peer = await node.peer()
