@@ -246,8 +246,8 @@ class KafkaServer(Server):
         self.handlers = handlers
         self._view = view
         self.request_stats = {api: RequestStats() for api in KafkaApi}
-        #: {(API, version): requests}; tells which clients would miss a version
-        self.versions: Counter[tuple[KafkaApi, int]] = Counter()
+        #: {(API, version): requests}, the newest version also before it is used
+        self.versions = Counter({(api, api.max_version): 0 for api in KafkaApi})
 
     def new_connection(self) -> ServerConnection:
         return KafkaConnection(self)

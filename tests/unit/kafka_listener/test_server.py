@@ -213,7 +213,8 @@ async def test_the_versions_that_clients_speak_are_counted() -> None:
     await peer.send(init_producer_id(1), init_producer_id(2))
     (family,) = (one for one in node.server.stats() if one.name == "kafka_server_request_versions_total")
     labels = (("request", "init_producer_id"), ("version", "3"), ("listener", "KAFKA"))
-    assert [(sample.value, sample.labels) for sample in family.samples] == [(2, labels)]
+    assert [sample.labels for sample in family.samples if sample.value] == [labels]
+    assert sum(sample.value for sample in family.samples if isinstance(sample.value, int)) == 2
 
 
 async def test_a_broker_that_refuses_the_whole_request_is_answered_with_rows() -> None:
