@@ -30,7 +30,7 @@ from holdfast.protocol.messages.configs import (
 #: Kafka's numbers of the types of values.
 _TYPES = {"boolean": 1, "string": 2, "int": 3, "long": 5, "list": 7, "enum": 2}
 _DEFAULT_CONFIG = int(ConfigSource.DEFAULT)
-_NOT_HERE = "only topics and brokers have configuration here"
+_NOT_HERE = "only topics and the brokers of this cluster have configuration here"
 #: Nothing is throttled here. Kafka's tools remove these after a move, whether or not they were set.
 _THROTTLES = frozenset(
     {
@@ -48,7 +48,7 @@ def describe_configs(request: Request, cluster: ClusterView) -> Outcome:
     message = request.message
     asked: dict[tuple[int, str], ConfigResource] = {}
     for wanted in message.resources:
-        key = _our_resource(wanted.resource_type, wanted.resource_name)
+        key = _our_resource(cluster, wanted.resource_type, wanted.resource_name)
         if key is not None and key not in asked:
             asked[key] = ConfigResource(*key, wanted.configuration_keys)
 
@@ -56,7 +56,7 @@ def describe_configs(request: Request, cluster: ClusterView) -> Outcome:
         found = {(row.resource_type, row.resource_name): row for row in response.results}
         rows: list[Fields] = []
         for wanted in message.resources:
-            key = _our_resource(wanted.resource_type, wanted.resource_name)
+            key = _our_resource(cluster, wanted.resource_type, wanted.resource_name)
             if key is None:
                 rows.append(_described(wanted, kafka_code(ErrorCode.INVALID_REQUEST), _NOT_HERE, ()))
             else:
@@ -72,11 +72,12 @@ def describe_configs(request: Request, cluster: ClusterView) -> Outcome:
     return Ask(DescribeConfigsRequest(tuple(asked.values())), answer, refused)
 
 
-def _our_resource(kind: int, name: str) -> tuple[int, str] | None:
-    """Ours of Kafka's resource; None for a kind that has no configuration here."""
+def _our_resource(cluster: ClusterView, kind: int, name: str) -> tuple[int, str] | None:
+    """Ours of Kafka's resource; None for what has no configuration here."""
     if kind == ResourceType.TOPIC:
         return kind, name
-    return (kind, "") if kind == ResourceType.BROKER else None
+    is_broker = not name or any(name == str(broker_id) for broker_id in cluster.image.brokers)
+    return (kind, "") if kind == ResourceType.BROKER and is_broker else None
 
 
 def _described(

@@ -475,7 +475,9 @@ def test_every_api_that_is_served_is_listed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("key_type", "code", "node_id"), [(0, 0, 1), (1, 53, -1)], ids=["of a group", "of a transactional id"]
+    ("key_type", "code", "node_id"),
+    [(0, 0, 1), (1, 53, -1), (2, 42, -1)],
+    ids=["of a group", "of a transactional id", "of a share"],
 )
 def test_a_group_has_a_coordinator_and_for_a_transactional_id_no_client_tries_again(
     key_type: int, code: int, node_id: int
@@ -621,16 +623,17 @@ def test_a_broker_is_described_as_the_cluster_is() -> None:
         {"resource_type": 4, "resource_name": "2", "configuration_keys": None},
         {"resource_type": 2, "resource_name": "t", "configuration_keys": ("retention.ms",)},
         {"resource_type": 32, "resource_name": "g", "configuration_keys": None},
+        {"resource_type": 4, "resource_name": "99", "configuration_keys": None},
     ]
     fields = {"resources": resources, "include_synonyms": True, "include_documentation": True}
     answer = described(KafkaApi.DESCRIBE_CONFIGS, 4, fields)
-    one, two, topic, other = answer["results"]
+    one, two, topic, *others = answer["results"]
     assert one["configs"] == two["configs"] != ()
     assert [(row["name"], row["value"], row["config_source"]) for row in topic["configs"]] == [
         ("retention.ms", "5", 1)
     ]
     assert [row["source"] for row in topic["configs"][0]["synonyms"]] == [1, 5]
-    assert other["error_code"] == ErrorCode.INVALID_REQUEST
+    assert [other["error_code"] for other in others] == [ErrorCode.INVALID_REQUEST] * 2
 
 
 def altered(*resources: tuple[int, str, int, str]) -> Any:
