@@ -1,9 +1,11 @@
-// What franz-go does against brokers: admin, an idempotent producer, and members of a group.
+// What franz-go does against brokers, one task a run:
 //
-//	franz_go SEEDS TOPIC RECORDS
+//	franz_go SEEDS TOPIC create          a topic with three partitions; prints a value of its configuration
+//	franz_go SEEDS TOPIC write RECORDS   numbers as values, idempotent; prints how many are acknowledged
+//	franz_go SEEDS TOPIC read RECORDS    as two members of the group TOPIC, which commit; prints each value
+//	franz_go SEEDS TOPIC delete          the group and the topic
 //
-// Creates the topic, writes RECORDS values, reads them as two members of the group TOPIC, which commit, and
-// deletes the topic. One line a step; the exit code is 1 when something is not as it should be.
+// The exit code is 1 when something is not as it should be.
 package main
 
 import (
@@ -36,19 +38,40 @@ func check(err error, what string, done ...error) {
 
 func main() {
 	seeds, topic := kgo.SeedBrokers(strings.Split(os.Args[1], ",")...), os.Args[2]
-	records, err := strconv.Atoi(os.Args[3])
-	check(err, "records")
+	records := 0
+	if len(os.Args) > 4 {
+		var err error
+		records, err = strconv.Atoi(os.Args[4])
+		check(err, "records")
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
-
 	// a broker that is killed has closed connections before it answered, which is no missing login
-	retry := kgo.AlwaysRetryEOF()
-	client, err := kgo.NewClient(seeds, retry, kgo.DefaultProduceTopic(topic), kgo.RecordDeliveryTimeout(2*time.Minute))
+	options := []kgo.Opt{seeds, kgo.AlwaysRetryEOF()}
+	switch os.Args[3] {
+	case "create":
+		create(ctx, options, topic)
+	case "write":
+		write(ctx, options, topic, records)
+	case "read":
+		read(ctx, options, topic, records)
+	case "delete":
+		remove(ctx, options, topic)
+	}
+}
+
+func connect(options []kgo.Opt, more ...kgo.Opt) *kgo.Client {
+	client, err := kgo.NewClient(append(append([]kgo.Opt{}, options...), more...)...)
 	check(err, "client")
+	return client
+}
+
+func create(ctx context.Context, options []kgo.Opt, topic string) {
+	client := connect(options)
 	defer client.Close()
 	admin := kadm.NewClient(client)
 	retention := "123456"
-	_, err = admin.CreateTopic(ctx, 3, 3, map[string]*string{"retention.ms": &retention}, topic)
+	_, err := admin.CreateTopic(ctx, 3, 3, map[string]*string{"retention.ms": &retention}, topic)
 	check(err, "create", kerr.TopicAlreadyExists)
 	configs, err := admin.DescribeTopicConfigs(ctx, topic)
 	check(err, "describe configs")
@@ -57,7 +80,11 @@ func main() {
 			fmt.Println("retention.ms", entry.MaybeValue())
 		}
 	}
+}
 
+func write(ctx context.Context, options []kgo.Opt, topic string, records int) {
+	client := connect(options, kgo.DefaultProduceTopic(topic), kgo.RecordDeliveryTimeout(2*time.Minute))
+	defer client.Close()
 	acknowledged := map[string]bool{}
 	var lock sync.Mutex
 	for number := range records {
@@ -70,19 +97,17 @@ func main() {
 		})
 	}
 	check(client.Flush(ctx), "flush")
-	fmt.Println("acknowledged", len(acknowledged))
-	ends, err := admin.ListEndOffsets(ctx, topic)
-	check(err, "end offsets")
-	written := int64(0)
-	ends.Each(func(end kadm.ListedOffset) { written += end.Offset })
-	fmt.Println("written", written)
+	fmt.Println(len(acknowledged))
+}
 
-	read := map[string]bool{}
+func read(ctx context.Context, options []kgo.Opt, topic string, records int) {
+	values := map[string]bool{}
+	var lock sync.Mutex
 	readCtx, done := context.WithCancel(ctx)
 	var members sync.WaitGroup
 	for range 2 {
-		member, err := kgo.NewClient(seeds, retry, kgo.ConsumerGroup(topic), kgo.ConsumeTopics(topic))
-		check(err, "member")
+		// it commits what it has read, also when a partition goes to the other
+		member := connect(options, kgo.ConsumerGroup(topic), kgo.ConsumeTopics(topic))
 		members.Add(1)
 		go func() {
 			defer members.Done()
@@ -90,12 +115,11 @@ func main() {
 			for readCtx.Err() == nil {
 				fetches := member.PollFetches(readCtx)
 				lock.Lock()
-				fetches.EachRecord(func(record *kgo.Record) { read[string(record.Value)] = true })
-				all := len(read) == records
+				fetches.EachRecord(func(record *kgo.Record) { values[string(record.Value)] = true })
+				all := len(values) == records
 				lock.Unlock()
-				if readCtx.Err() == nil {
-					check(member.CommitUncommittedOffsets(readCtx), "commit")
-				}
+				check(member.CommitUncommittedOffsets(ctx), "commit", kerr.RebalanceInProgress,
+					kerr.IllegalGeneration, kerr.UnknownMemberID)
 				if all {
 					done()
 				}
@@ -104,15 +128,19 @@ func main() {
 	}
 	members.Wait()
 	check(ctx.Err(), "reading")
-	fmt.Println("read", len(read))
-	lags, err := admin.Lag(ctx, topic)
-	check(err, "lag")
-	fmt.Println("lag", lags[topic].Lag.Total())
+	for value := range values {
+		fmt.Println(value)
+	}
+}
+
+func remove(ctx context.Context, options []kgo.Opt, topic string) {
+	client := connect(options)
+	defer client.Close()
+	admin := kadm.NewClient(client)
 	groups, err := admin.DeleteGroups(ctx, topic)
 	check(err, "delete group")
 	check(groups.Error(), "delete group", kerr.GroupIDNotFound)
 	deleted, err := admin.DeleteTopics(ctx, topic)
 	check(err, "delete")
 	check(deleted.Error(), "delete", kerr.UnknownTopicOrPartition)
-	fmt.Println("deleted")
 }
