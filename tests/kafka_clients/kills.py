@@ -36,10 +36,12 @@ class Kills:
             self._thread.shutdown()
             self._asker.close()
 
-    def rounds(self) -> Iterator[int]:
-        """Numbers, until every broker was killed once."""
+    def rounds(self, minutes: float = 0.0) -> Iterator[int]:
+        """Numbers, until every broker was killed once and so much time has passed."""
+        deadline_s = time.monotonic() + 60 * minutes
         for number in itertools.count():
-            if self._run_ends.done() or self.count >= len(self._cluster.brokers):
+            is_enough = self.count >= len(self._cluster.brokers) and time.monotonic() > deadline_s
+            if is_enough or self._run_ends.done():
                 return
             yield number
 

@@ -26,7 +26,7 @@ from holdfast.localcluster.ports import ReservedPorts
 FETCH_TIMEOUT_S = 600
 #: A tool that talks to a cluster.
 RUN_TIMEOUT_S = 120
-PIPES = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+PIPES: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
 _CHATTER = re.compile("SLF4J|StatusLogger|^$")
 #: A JVM that starts soon and works shortly.
 _JVM = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")

@@ -97,4 +97,4 @@ def main(jars: str, bootstrap: str, topic: str, copy: str, rows: int, folder: st
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:5], int(sys.argv[5]), sys.argv[6])
+    main(sys.argv[1], sys.argv[2], sys.argv[3], sys.argv[4], int(sys.argv[5]), sys.argv[6])

@@ -109,7 +109,7 @@ def test_the_verifiable_tools_agree_on_what_was_written_while_leaders_are_killed
     retrying = tmp_path / "producer.properties"
     retrying.write_text("retries=2147483647\nenable.idempotence=true\n")
     count = 6 * RECORDS
-    words = ("--topic", topic, "--acks", "-1", "--max-messages", str(count), "--throughput", "1000")
+    words = ["--topic", topic, "--acks", "-1", "--max-messages", str(count), "--throughput", "1000"]
     with tools.start("VerifiableProducer", *words, "--command-config", str(retrying)) as producer:
         acknowledged = Acknowledged(producer)
         for due in (count // 6, count // 2):
@@ -124,7 +124,7 @@ def test_the_verifiable_tools_agree_on_what_was_written_while_leaders_are_killed
     assert producer.returncode == 0
     assert len(set(acknowledged.places)) == count
 
-    words = ("--topic", topic, "--group-id", topic, "--max-messages", str(count))
+    words = ["--topic", topic, "--group-id", topic, "--max-messages", str(count)]
     done = tools.succeeds("VerifiableConsumer", *words, "--reset-policy", "earliest", "--verbose")
     events = [json.loads(line) for line in done.lines]
     read = [(one["partition"], one["offset"]) for one in events if one["name"] == "record_data"]

@@ -104,6 +104,7 @@ func read(ctx context.Context, options []kgo.Opt, topic string, records int) {
 	values := map[string]bool{}
 	var lock sync.Mutex
 	readCtx, done := context.WithCancel(ctx)
+	defer done()
 	var members sync.WaitGroup
 	for range 2 {
 		// it commits what it has read, also when a partition goes to the other
@@ -118,8 +119,7 @@ func read(ctx context.Context, options []kgo.Opt, topic string, records int) {
 				fetches.EachRecord(func(record *kgo.Record) { values[string(record.Value)] = true })
 				all := len(values) == records
 				lock.Unlock()
-				check(member.CommitUncommittedOffsets(ctx), "commit", kerr.RebalanceInProgress,
-					kerr.IllegalGeneration, kerr.UnknownMemberID)
+				commit(ctx, member)
 				if all {
 					done()
 				}
@@ -130,6 +130,18 @@ func read(ctx context.Context, options []kgo.Opt, topic string, records int) {
 	check(ctx.Err(), "reading")
 	for value := range values {
 		fmt.Println(value)
+	}
+}
+
+// commit tries again while the group finds itself anew.
+func commit(ctx context.Context, member *kgo.Client) {
+	for {
+		err := member.CommitUncommittedOffsets(ctx)
+		if err == nil {
+			return
+		}
+		check(err, "commit", kerr.RebalanceInProgress, kerr.IllegalGeneration, kerr.UnknownMemberID)
+		time.Sleep(100 * time.Millisecond)
 	}
 }
 
