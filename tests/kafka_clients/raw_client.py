@@ -39,9 +39,10 @@ def request(api: KafkaApi, version: int, fields: Mapping[str, Any]) -> bytes:
 class RawClient:
     """One connection to one broker, made anew when it was closed."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, timeout_s: float = TIMEOUT_S) -> None:
         host, _, port = address.rpartition(":")
         self._address = (host, int(port))
+        self._timeout_s = timeout_s
         self._socket: socket.socket | None = None
 
     def ask(self, api: KafkaApi, version: int, fields: Mapping[str, Any]) -> Any:
@@ -56,7 +57,7 @@ class RawClient:
     def send(self, data: bytes) -> bytes:
         """The frame of the answer, without its size. Raises: ConnectionError."""
         if self._socket is None:
-            self._socket = socket.create_connection(self._address, TIMEOUT_S)
+            self._socket = socket.create_connection(self._address, self._timeout_s)
         try:
             self._socket.sendall(data)
             return self._receive(int.from_bytes(self._receive(4), "big"))

@@ -1,4 +1,4 @@
-"""A power outage while librdkafka writes: lost is what the rules cannot keep, and nothing with the manager on."""
+"""A power outage after librdkafka has written: some is lost with the manager off, and nothing with it on."""
 
 import json
 import sys

@@ -1,5 +1,5 @@
-"""Every client does the same task: undisturbed, in the versions that docs/kafka.md tells; and while brokers are
-killed -9 in turn, leaders and coordinators, until each was killed once or for HOLDFAST_KILL_MINUTES.
+"""Every client does the same task: undisturbed, in the versions that docs/kafka.md tells; and while leaders
+and coordinators are killed -9 in turn, until each broker was killed or for HOLDFAST_KILL_MINUTES.
 """
 
 import os
