@@ -13,7 +13,7 @@ from holdfast.testing import HoldfastCluster
 from tests.kafka_clients.raw_client import RawClient, request
 from tests.unit.kafka_listener.hostile import requests
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.e2e, pytest.mark.long, pytest.mark.timeout(600)]
 
 #: What a request that waits for others may take before the client is fed up.
 WAIT_S = 0.5
