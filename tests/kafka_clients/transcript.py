@@ -249,7 +249,9 @@ ROWS: tuple[Row | Bytes, ...] = (
         K.API_VERSIONS,
         3,
         {"client_software_name": "", "client_software_version": ""},
+        NONE,
         "invalid_request",
+        "Holdfast does nothing with these names.",
     ),
     Bytes(
         "api versions of the future", frame(18, 77, b"\x02a\x021\0", is_flexible=True), "unsupported_version"

@@ -443,11 +443,11 @@ def test_the_cluster_has_the_brokers_that_can_be_reached() -> None:
         (1, 9192, False),
         (3, 9192, True),
     ]
-    request = request_of(
-        KafkaApi.DESCRIBE_CLUSTER, 2, {**fields, "endpoint_type": 2, "include_fenced_brokers": False}
-    )
-    refused = written(request, TRANSLATIONS[KafkaApi.DESCRIBE_CLUSTER](request, VIEW))
-    assert refused["error_code"] == 114
+    for endpoint_type, code in ((2, 114), (9, 115)):
+        asked = {**fields, "endpoint_type": endpoint_type, "include_fenced_brokers": False}
+        request = request_of(KafkaApi.DESCRIBE_CLUSTER, 2, asked)
+        refused = written(request, TRANSLATIONS[KafkaApi.DESCRIBE_CLUSTER](request, VIEW))
+        assert refused["error_code"] == code
 
 
 def test_eligible_leader_replicas_are_shown() -> None:
