@@ -578,13 +578,14 @@ def test_a_client_of_the_first_version_that_leaves_hears_the_code_of_its_own_row
 # --- topics --------------------------------------------------------------------------------------------
 
 
-def test_a_topic_is_deleted_by_name_or_id() -> None:
+def test_a_topic_is_deleted_by_name_or_id_and_not_by_both() -> None:
     ask = asks(KafkaApi.DELETE_TOPICS, 1, {"topic_names": ("t", "u"), "timeout": 1})
     assert ask.message.names == ("t", "u")
     topics = [
         {"name": None, "topic_id": U},
         {"name": None, "topic_id": bytes(15) + b"x"},
         {"name": "t", "topic_id": bytes(16)},
+        {"name": "t", "topic_id": U},
     ]
     fields = {"topics": topics, "timeout": 1}
     ask = asks(KafkaApi.DELETE_TOPICS, 6, fields)
@@ -594,6 +595,7 @@ def test_a_topic_is_deleted_by_name_or_id() -> None:
         ("u", 0),
         (None, UNKNOWN_ID),
         ("t", 0),
+        ("t", ErrorCode.INVALID_REQUEST),
     ]
 
 
