@@ -28,6 +28,7 @@ SUFFIXES = (".jsonl", ".ndjson", ".json")
 #: hash. Rows about files, not sends, have a negative `pseq`; each has its text in `run`.
 SENDS_SQL = """
 SELECT run, producer, pseq, topic, partition, offset, leader_epoch, value_crc32c, acks, outcome, t0, t1,
+       timestamp_ms, key_crc32c, headers_crc32c,
        outcome <=> 1 AND acks <=> -1 AS acked,
        outcome <=> 2 AND acks IN (0, 1) AS weakly_acked,
        outcome <=> 4 AS refused,
@@ -48,6 +49,9 @@ FROM (SELECT run, producer, pseq, topic,
              min(outcome) AS least_outcome,
              min(t0) AS t0,
              min(t1) AS t1,
+             max(timestamp_ms) AS timestamp_ms,
+             max(key_crc32c) AS key_crc32c,
+             max(headers_crc32c) AS headers_crc32c,
              count_if(kind IN (1, 3)) AS invokes,
              count_if(kind IN (2, 3)) AS answers
       FROM ledger_lines
@@ -65,6 +69,7 @@ SELECT run, producer, topic,
        count_if(weakly_acked) AS weakly_acked,
        count_if(refused) AS refused,
        count_if(unknown) AS unknown,
+       count(timestamp_ms) AS with_fields,
        count_if(answers = 0) AS unanswered,
        count_if(invokes = 0) AS answers_without_send,
        count_if(invokes > 1) AS repeated_sends,
@@ -82,7 +87,7 @@ ORDER BY kind, nth
 """
 
 _SUMS = (
-    "sent", "acked", "weakly_acked", "refused", "unknown", "unanswered",
+    "sent", "acked", "weakly_acked", "refused", "unknown", "unanswered", "with_fields",
     "answers_without_send", "repeated_sends", "contradictions",
 )  # fmt: skip
 #: Defects that are seen in several lines together: (sum, condition, words).
@@ -117,6 +122,8 @@ class Totals:
     unanswered: int
     #: answered with `info`: time-outs and disconnects
     unknown: int
+    #: whose key, headers and timestamp are known; older ledgers did not tell
+    with_fields: int
     topics: tuple[str, ...]
     runs: tuple[str, ...]
     producers: int
@@ -268,6 +275,7 @@ def _totals_of(spark: Any, files: list[str]) -> Totals:
         refused=sums["refused"],
         unanswered=sums["unanswered"],
         unknown=sums["unknown"],
+        with_fields=sums["with_fields"],
         topics=tuple(sorted({row.topic for row in rows})),
         runs=tuple(sorted({row.run for row in rows})),
         producers=len({(row.run, row.producer) for row in rows}),

@@ -43,6 +43,9 @@ ROWS = pa.schema(
         ("leader_epoch", pa.int32()),
         ("t0", pa.int64()),
         ("t1", pa.int64()),
+        ("timestamp_ms", pa.int64()),
+        ("key_crc32c", pa.int64()),
+        ("headers_crc32c", pa.int64()),
     ]
 )
 _FIELDS = pa.schema(
@@ -61,8 +64,15 @@ _PARSE = pyarrow.json.ParseOptions(explicit_schema=_FIELDS, unexpected_field_beh
 _KINDS = pa.array(["invoke", "complete"])
 _WORDS = pa.array(OUTCOMES)
 #: columns that an `invoke` line has; the others are a `complete` line's
-_OF_A_SEND = frozenset(("run", "producer", "pseq", "topic", "partition", "value_crc32c", "acks", "t0"))
+_OF_A_SEND = frozenset(
+    (
+        *("run", "producer", "pseq", "topic", "partition", "value_crc32c", "acks", "t0"),
+        *("timestamp_ms", "key_crc32c", "headers_crc32c"),
+    )
+)
 _CRC_MAX = (1 << 32) - 1
+#: of what a record need not have; only beside `timestamp_ms`, which says that the line tells of them
+_OPTIONAL_CRCS = ("key_crc32c", "headers_crc32c")
 _SHOWN_CHARS = 120
 #: Bytes that are parsed at a time.
 BLOCK_BYTES = 8 << 20
@@ -196,7 +206,17 @@ def _are_sends(lines: pa.Table, mask: Any) -> bool:
     acks, crcs = lines["acks"], lines["value_crc32c"]
     is_known = pc.fill_null(pc.and_(pc.greater_equal(acks, -1), pc.less_equal(acks, 1)), False)
     is_crc = pc.fill_null(pc.and_(pc.greater_equal(crcs, 0), pc.less_equal(crcs, _CRC_MAX)), False)
-    return not _any(pc.and_not(mask, pc.and_(is_known, is_crc)))
+    if _any(pc.and_not(mask, pc.and_(is_known, is_crc))):
+        return False
+    has_fields = pc.is_valid(lines["timestamp_ms"])
+    for name in _OPTIONAL_CRCS:
+        column = lines[name]
+        if column.null_count == len(column):
+            continue
+        is_sound = pc.and_(pc.and_(pc.greater_equal(column, 0), pc.less_equal(column, _CRC_MAX)), has_fields)
+        if _any(pc.and_not(pc.is_valid(column), pc.fill_null(is_sound, False))):
+            return False
+    return True
 
 
 def _are_answers(lines: pa.Table, mask: Any) -> bool:
@@ -302,7 +322,7 @@ def _foreign_rows(wanted: LedgerRange, block: _Block) -> Iterator[pa.RecordBatch
         nothing = [None] * len(rows)
         columns = [
             kinds, [RUN] * len(rows), [PRODUCER] * len(rows), numbers, topics, partitions, checksums, acks,
-            outcomes, offsets, nothing, nothing, nothing,
+            outcomes, offsets, nothing, nothing, nothing, nothing, nothing, nothing,
         ]  # fmt: skip
         arrays = [pa.array(column, field.type) for column, field in zip(columns, ROWS, strict=True)]
         yield pa.RecordBatch.from_arrays(arrays, schema=ROWS)
@@ -412,7 +432,15 @@ def _problem_of_send(row: dict[str, Any]) -> str | None:
     if row.get("acks") not in (-1, 0, 1):
         return f"acks {row.get('acks')!r}: expected -1, 0 or 1"
     crc = row.get("value_crc32c")
-    return None if crc is not None and 0 <= crc <= _CRC_MAX else f"value_crc32c {crc!r} cannot be"
+    if crc is None or not 0 <= crc <= _CRC_MAX:
+        return f"value_crc32c {crc!r} cannot be"
+    for name in _OPTIONAL_CRCS:
+        crc = row.get(name)
+        if crc is not None and row.get("timestamp_ms") is None:
+            return f"{name} without timestamp_ms"
+        if crc is not None and not 0 <= crc <= _CRC_MAX:
+            return f"{name} {crc} cannot be"
+    return None
 
 
 def _problem_of_answer(row: dict[str, Any]) -> str | None:

@@ -327,14 +327,26 @@ def log_start(folder: str) -> int | None:
 
     The broker stores them before it deletes segments: read this after the names of the segments.
     """
+    rows = _epoch_rows(folder)
+    return rows[0][1] if rows else None
+
+
+def leader_epochs(folder: str) -> list[tuple[int, int]] | None:
+    """(leader epoch, first offset) of a replica's checkpoint, rising; None without a whole one. A first row
+    that stands there twice is of the record below the log's beginning, and left out."""
+    rows = _epoch_rows(folder)
+    return rows[2:] if rows is not None and len(rows) > 1 and rows[0] == rows[1] else rows
+
+
+def _epoch_rows(folder: str) -> list[tuple[int, int]] | None:
+    """All rows of the checkpoint as they stand there; None without a whole one."""
     try:
         text = (Path(folder) / "leader-epoch-checkpoint").read_text(encoding="utf-8")
         version, count, *lines = _sound_lines(text)
         rows = [(int(epoch), int(offset)) for epoch, offset in (line.split(" ") for line in lines[:-1])]
     except (FileNotFoundError, ValueError):
         return None
-    is_whole = version == "0" and int(count) == len(rows) and lines[-1:] == [""]
-    return rows[0][1] if is_whole and rows else None
+    return rows if version == "0" and int(count) == len(rows) and lines[-1:] == [""] else None
 
 
 def _checkpoint(path: Path) -> dict[tuple[str, int], int] | None:

@@ -46,15 +46,28 @@ from holdfast.durability.rules import (
     findings_sql,
     violations_sql,
 )
-from holdfast.durability.rules.rule import Looks, Rule
+from holdfast.durability.rules.rule import Looks
 from holdfast.durability.segment_source import BATCH_SCHEMA
-from holdfast.durability.segments import HIGH_WATERMARKS, has_replicas, high_watermarks
+from holdfast.durability.segments import (
+    HIGH_WATERMARKS,
+    has_replicas,
+    high_watermarks,
+    leader_epochs,
+    recovery_points,
+    replica_folders,
+)
 from holdfast.durability.session import local_path, start_session, stop_session
 from holdfast.durability.source import plan_ranges
 from holdfast.durability.verdict import SAMPLES_MAX, Verdict, inconclusive
 
 #: Columns of view `marks`.
 MARKS_SCHEMA = "broker int, topic string, partition int, high_watermark long"
+#: Columns of view `epochs`.
+EPOCHS_SCHEMA = "broker int, topic string, partition int, epoch int, start_offset long, end_offset long, flushed_offset long"
+_LOG_COLUMNS = (
+    "topic string, partition int, offset long, state string, producer string, pseq long, value_crc32c long"
+)
+_FIELD_COLUMNS = "timestampMs long, timestampType int, key_crc32c long, headers_crc32c long"
 #: Columns of view `ends`.
 ENDS_SCHEMA = "topic string, partition int, settled_end long, served_end long"
 #: Where logs begin that retention has cut.
@@ -136,7 +149,7 @@ def _compared(spark: Any, options: ValidateOptions, seconds: "_Seconds") -> Verd
         _check_topic_ids(totals, topics)
         counts = {name: len(topic.partitions) for name, topic in topics.items()}
         check_partitions(spark, options.ledger, totals, counts)
-        log = served_log(spark, options, ranges)
+        log = served_log(spark, options, ranges, with_fields=totals.with_fields > 0)
         tables = replicas(spark, options.log_dirs, totals.topics, topics)
         with seconds.timed("compare", "Spark reads the topics and compares"):
             kept, expired = _without_expired(sends, ranges)
@@ -254,8 +267,11 @@ def _plan(options: ValidateOptions, topics: Sequence[str]) -> list[OffsetRange]:
     )
 
 
-def served_log(spark: Any, options: ValidateOptions, ranges: list[OffsetRange]) -> Any:
-    """View `log` of durability.rules over exactly these ranges; read when it is first used."""
+def served_log(
+    spark: Any, options: ValidateOptions, ranges: list[OffsetRange], *, with_fields: bool = False
+) -> Any:
+    """View `log` of durability.rules over exactly these ranges; read when it is first used. `with_fields`:
+    keys, headers and timestamps are looked at."""
     assign: dict[str, list[int]] = {}
     starts: dict[str, dict[str, int]] = {}
     ends: dict[str, dict[str, int]] = {}
@@ -274,12 +290,17 @@ def served_log(spark: Any, options: ValidateOptions, ranges: list[OffsetRange]) 
         .option("parseValues", "true")
         .option("includePayload", str(options.is_foreign).lower())
         .option("includeLeaderEpoch", "false")
-        .load()
     )
     if options.is_foreign:
-        read.createOrReplaceTempView("records")
+        read.load().createOrReplaceTempView("records")
         return spark.sql(VALUE_SQL)
-    return read.select("topic", "partition", "offset", "state", "producer", "pseq", "value_crc32c")
+    if not with_fields:
+        return read.schema(_LOG_COLUMNS).load()
+    # a timestamp that the broker has set says nothing of the producer's
+    of_producer = F.when(F.col("timestampType") == 0, F.col("timestampMs")).alias("timestamp_ms")
+    names = ("topic", "partition", "offset", "state", "producer", "pseq", "value_crc32c")
+    fields = read.schema(f"{_LOG_COLUMNS}, {_FIELD_COLUMNS}").load()
+    return fields.select(*names, of_producer, "key_crc32c", "headers_crc32c")
 
 
 def replicas(
@@ -306,6 +327,12 @@ def replicas(
         .load(",".join(f"{broker}={path}" for broker, path in paths))
         .cache()  # several rules look at it, and files of a live broker change
     )
+    epochs, without_epochs = _epochs(paths, topics)
+    if without_epochs:
+        doubts.append(
+            f"{len(without_epochs)} replicas without a whole leader epoch checkpoint, of which nothing was "
+            f"compared: {', '.join(without_epochs[:_FILES_MAX])}"
+        )
     members = [
         (broker, topic, index, broker in partition.isr)
         for topic, seen in sorted(looks.items())
@@ -316,12 +343,39 @@ def replicas(
     return {
         "replica": batches,
         "marks": spark.createDataFrame(marks, MARKS_SCHEMA),
+        "epochs": spark.createDataFrame(epochs, EPOCHS_SCHEMA),
         "members": spark.createDataFrame(members, MEMBERS_SCHEMA),
         "replicas_assigned": sum(
             len(partition.replicas) for seen in looks.values() for partition in seen.partitions.values()
         ),
         "doubts": tuple(doubts),
     }
+
+
+def _epochs(
+    paths: Sequence[tuple[int, str]], topics: Sequence[str]
+) -> tuple[list[tuple[int, str, int, int, int, int | None, int]], list[str]]:
+    """(rows of view `epochs`, folders of flushed replicas that have no checkpoint to compare)."""
+    rows: list[tuple[int, str, int, int, int, int | None, int]] = []
+    missing = []
+    for broker, path in paths:
+        flushed = recovery_points(path)  # first: what it says is flushed has its epochs stored
+        if not Path(path).is_dir():
+            continue
+        for folder in replica_folders({path: broker}, frozenset(topics)):
+            until = flushed.get((folder.topic, folder.partition), 0)
+            found = leader_epochs(folder.path) if until else []
+            if found is None:
+                missing.append(folder.path)
+                continue
+            ends = [*(start for _, start in found[1:]), None]
+            place = (broker, folder.topic, folder.partition)
+            rows += [
+                (*place, epoch, start, end, until)
+                for (epoch, start), end in zip(found, ends, strict=False)
+                if start < until
+            ]
+    return rows, missing
 
 
 def _without_expired(sends: Any, ranges: list[OffsetRange]) -> tuple[Any, int]:
@@ -371,6 +425,7 @@ def judge(
     marks: Any | None = None,
     members: Any | None = None,
     ends: Any | None = None,
+    epochs: Any | None = None,
     replicas_assigned: int = 0,
     partitions: int = 0,
     one_clock: bool = False,
@@ -379,12 +434,16 @@ def judge(
 ) -> Verdict:
     """Run the rules over these tables (durability.rules.rule); `doubts` say what of them is missing."""
     sends.createOrReplaceTempView("sends")
+    for name in ("timestamp_ms", "key_crc32c", "headers_crc32c"):
+        if name not in log.columns:
+            log = log.withColumn(name, F.lit(None).cast("long"))
     log.cache().createOrReplaceTempView("log")
     for name, table, schema in (
         ("replica", replica, BATCH_SCHEMA),
         ("marks", marks, MARKS_SCHEMA),
         ("members", members, MEMBERS_SCHEMA),
         ("ends", ends, ENDS_SCHEMA),
+        ("epochs", epochs, EPOCHS_SCHEMA),
     ):
         (spark.createDataFrame([], schema) if table is None else table).createOrReplaceTempView(name)
     seen, is_odd = _pair(spark)
@@ -392,12 +451,20 @@ def judge(
     wanted = [
         rule
         for rule in RULES.values()
-        if _has_tables(rule, replica, members, one_clock=one_clock, has_order=has_order)
+        if {
+            Looks.FIELDS: totals.with_fields > 0,
+            Looks.ORDER: has_order,
+            Looks.TIMES: one_clock,
+            Looks.REPLICAS: replica is not None,
+            Looks.EPOCHS: replica is not None and epochs is not None,
+            Looks.MEMBERS: replica is not None and members is not None,
+        }.get(rule.looks, True)
     ]
     asked = [
         rule
         for rule in wanted
-        if (is_odd or rule.looks is not Looks.PAIRS) and (is_disordered or rule.looks is not Looks.ORDER)
+        if (is_odd or rule.looks not in (Looks.PAIRS, Looks.FIELDS))
+        and (is_disordered or rule.looks is not Looks.ORDER)
     ]
     counts = {rule.name: 0 for rule in wanted}
     samples: dict[str, list[dict[str, Any]]] = {}
@@ -442,18 +509,6 @@ def _pair(spark: Any) -> tuple[Mapping[str, int], bool]:
     return seen.get, is_odd
 
 
-def _has_tables(
-    rule: Rule, replica: Any | None, members: Any | None, *, one_clock: bool, has_order: bool
-) -> bool:
-    """Everything that the rule looks at is there."""
-    return {
-        Looks.ORDER: has_order,
-        Looks.TIMES: one_clock,
-        Looks.REPLICAS: replica is not None,
-        Looks.MEMBERS: replica is not None and members is not None,
-    }.get(rule.looks, True)
-
-
 def _facts(totals: Totals, seen: Mapping[str, int], partitions: int) -> dict[str, Any]:
     return {
         "runs": list(totals.runs),
@@ -473,6 +528,11 @@ def _facts(totals: Totals, seen: Mapping[str, int], partitions: int) -> dict[str
 
 def _notes(totals: Totals) -> tuple[str, ...]:
     notes = []
+    if 0 < totals.with_fields < totals.sent:
+        notes.append(
+            f"{totals.sent - totals.with_fields} sends of an older ledger tell no key, headers and timestamp: "
+            "of these only the value was judged"
+        )
     if totals.torn_lines:
         notes.append(f"{totals.torn_lines} ledger files end in a cut line: what it said counts as unanswered")
     if totals.unanswered or totals.unknown:
