@@ -63,7 +63,10 @@ from holdfast.durability.verdict import SAMPLES_MAX, Verdict, inconclusive
 #: Columns of view `marks`.
 MARKS_SCHEMA = "broker int, topic string, partition int, high_watermark long"
 #: Columns of view `epochs`.
-EPOCHS_SCHEMA = "broker int, topic string, partition int, epoch int, start_offset long, end_offset long, flushed_offset long"
+EPOCHS_SCHEMA = (
+    "broker int, topic string, partition int, epoch int, start_offset long, end_offset long, "
+    "flushed_offset long"
+)
 _LOG_COLUMNS = (
     "topic string, partition int, offset long, state string, producer string, pseq long, value_crc32c long"
 )
@@ -530,8 +533,8 @@ def _notes(totals: Totals) -> tuple[str, ...]:
     notes = []
     if 0 < totals.with_fields < totals.sent:
         notes.append(
-            f"{totals.sent - totals.with_fields} sends of an older ledger tell no key, headers and timestamp: "
-            "of these only the value was judged"
+            f"{totals.sent - totals.with_fields} sends of an older ledger tell no key, headers and "
+            "timestamp: of these only the value was judged"
         )
     if totals.torn_lines:
         notes.append(f"{totals.torn_lines} ledger files end in a cut line: what it said counts as unanswered")

@@ -1,7 +1,7 @@
 """The verdict that a test asks for: Spark's where the extra `spark` is installed, else a plain check.
 
-The plain check reads the ledger and the topic in this process and knows five classes; `holdfast validate`, in
-a process of its own, knows all of them and compares the replicas' files as well.
+The plain check reads the ledger and the topic in this process and knows eight classes; `holdfast validate`,
+in a process of its own, knows all of them and compares the replicas' files as well.
 """
 
 import importlib.util
@@ -15,7 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.client.consumer import Consumer, ConsumerRecord
-from holdfast.client.core.history import parse_row, parse_value, value_crc32c
+from holdfast.client.core.history import (
+    SentFields,
+    headers_crc32c,
+    key_crc32c,
+    parse_row,
+    parse_value,
+    value_crc32c,
+)
 from holdfast.localcluster.nodes import ClusterError
 from holdfast.protocol.topic_names import TopicPartition
 
@@ -103,6 +110,8 @@ class Send:
     outcome: str = ""
     partition: int = -1
     offset: int = -1
+    #: None: an older ledger, which says nothing of them
+    fields: SentFields | None = None
 
     @property
     def is_acked(self) -> bool:
@@ -159,6 +168,7 @@ def judge_plain(
             continue
         if value_crc32c(record.value or b"") != sends[name].crc:
             wrong.append(("corrupt", at))
+        wrong += [(kind, at) for kind in _changed(sends[name].fields, record)]
         known = places.setdefault(name, [])
         if any(partition == record.partition for partition, _ in known):
             wrong.append(("duplicated", at))
@@ -189,6 +199,15 @@ def judge_plain(
     return ClusterVerdict("plain", code, dict(counts), len(acked), lines + doubts)
 
 
+def _changed(sent: SentFields | None, record: ConsumerRecord) -> list[str]:
+    """Which classes tell that the record is another one than was sent, beside its value."""
+    if sent is None:
+        return []
+    served = SentFields(record.timestamp_ms, key_crc32c(record.key), headers_crc32c(record.headers))
+    classes = ("timestamp_changed", "key_changed", "headers_changed")
+    return [kind for kind, was, now in zip(classes, sent, served, strict=True) if was != now]
+
+
 def sends_of(ledger: Path) -> dict[tuple[str, str, int], Send]:
     """Sends by (topic, producer, number). Raises: ValueError for what is no ledger, by file and line."""
     files = [ledger] if ledger.is_file() else sorted(ledger.rglob("*.jsonl"))
@@ -208,13 +227,19 @@ def sends_of(ledger: Path) -> dict[tuple[str, str, int], Send]:
             if row["kind"] == "invoke":
                 if name in sends:
                     raise ValueError(f"{path}, line {number}: written down more than once")
-                sends[name] = Send(row["value_crc32c"], row["acks"])
+                sends[name] = Send(row["value_crc32c"], row["acks"], fields=_fields_of(row))
                 continue
             if name not in sends or row["outcome"] not in ("ok", "ok1", "info", "fail"):
                 raise ValueError(f"{path}, line {number}: an answer that cannot be")
             if not _take_answer(sends[name], row):
                 raise ValueError(f"{path}, line {number}: contradicts another answer or the send's acks")
     return sends
+
+
+def _fields_of(row: Mapping[str, Any]) -> SentFields | None:
+    if row.get("timestamp_ms") is None:
+        return None
+    return SentFields(row["timestamp_ms"], row.get("key_crc32c"), row.get("headers_crc32c"))
 
 
 def _take_answer(send: Send, row: Mapping[str, Any]) -> bool:

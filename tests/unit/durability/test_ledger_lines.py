@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("pyspark", reason="needs the extra `spark`")
 
-from holdfast.client.core.history import RowWriter
+from holdfast.client.core.history import RowWriter, SentFields
 from holdfast.client.core.outcomes import DeliveryOutcome
 from holdfast.durability import ledger_lines
 from holdfast.durability.ledger_lines import (
@@ -52,7 +52,12 @@ def test_a_send_and_its_answer_are_one_row(tmp_path: Path) -> None:
     assert row == {
         "kind": PAIR, "run": "run", "producer": "p", "pseq": 2, "topic": "t", "partition": 0,
         "value_crc32c": 1002, "acks": -1, "outcome": 1, "offset": 52, "leader_epoch": 3, "t0": 12, "t1": 22,
+        "timestamp_ms": None, "key_crc32c": None, "headers_crc32c": None,
     }  # fmt: skip
+    told = ROWS.invoke(2, "t", 0, 1002, -1, 12, SentFields(5, 6, 7))
+    assert rows_of(written(tmp_path, told + ANSWERS[2])) == [
+        row | {"timestamp_ms": 5, "key_crc32c": 6, "headers_crc32c": 7}
+    ]
 
 
 @pytest.mark.parametrize("packed", [False, True])
@@ -107,6 +112,9 @@ def with_field(line: str, **fields: Any) -> str:
         (with_field(SENDS[1], kind="sent"), "kind 'sent': expected invoke or complete"),
         (with_field(SENDS[1], kind=...), "kind None"),
         (with_field(SENDS[1], run="other"), "is of run other, the file begins with run run"),
+        (with_field(SENDS[1], key_crc32c=7), "key_crc32c without timestamp_ms"),
+        (with_field(SENDS[1], timestamp_ms=1, headers_crc32c=-1), "headers_crc32c -1 cannot be"),
+        (with_field(SENDS[1], timestamp_ms="now"), "timestamp_ms is no whole number of 64 bits"),
         (with_field(SENDS[1], pseq=...), "no pseq"),
         (with_field(SENDS[1], pseq="1"), "pseq is no whole number of 64 bits"),
         (with_field(SENDS[1], pseq=1.5), "pseq is no whole number"),

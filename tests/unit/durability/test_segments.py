@@ -21,6 +21,7 @@ from holdfast.durability.segments import (
     batch_records,
     has_replicas,
     high_watermarks,
+    leader_epochs,
     log_start,
     parse_log_dirs,
     read_segment,
@@ -219,5 +220,10 @@ def test_checkpoints_are_read_as_the_broker_writes_them(tmp_path: Path) -> None:
     assert high_watermarks(str(tmp_path)) == {("my-topic", 0): 17, ("other", 3): 0}
     assert recovery_points(str(tmp_path)) == high_watermarks(str(tmp_path))
     assert log_start(str(tmp_path)) == 5
+    assert leader_epochs(str(tmp_path)) == [(3, 5), (4, 9)]
+    (tmp_path / "leader-epoch-checkpoint").write_text(encode_rows([(2, 5), (2, 5), (3, 5)]))
+    assert leader_epochs(str(tmp_path)) == [(3, 5)]
+    (tmp_path / "leader-epoch-checkpoint").write_text("0\n2\n3 5\n")
+    assert leader_epochs(str(tmp_path)) is None
     (tmp_path / "replication-offset-checkpoint").write_text(text.replace("17", "18"))
     assert high_watermarks(str(tmp_path)) is None

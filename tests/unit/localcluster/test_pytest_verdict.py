@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.client.consumer import ConsumerRecord
-from holdfast.client.core.history import RowWriter, make_value, value_crc32c
+from holdfast.client.core.history import RowWriter, SentFields, make_value, value_crc32c
 from holdfast.client.core.outcomes import DeliveryOutcome
 from holdfast.localcluster import pytest_verdict
 from holdfast.localcluster.pytest_verdict import Send, judge_plain, plain_verdict, sends_of
@@ -56,6 +56,18 @@ def _other_bytes(sends: Sends, records: list[ConsumerRecord]) -> None:
     sends["t", "p", 3].crc = 7
 
 
+def _with_fields(fields: SentFields) -> Callable[[Sends, list[ConsumerRecord]], None]:
+    """One send of which the ledger tells more; the records have no key and no headers."""
+
+    def change(sends: Sends, records: list[ConsumerRecord]) -> None:
+        sends["t", "p", 3].fields = fields
+
+    return change
+
+
+_SENT = SentFields(timestamp_ms=1)
+
+
 def _unanswered(sends: Sends, records: list[ConsumerRecord]) -> None:
     sends["t", "p", 3].outcome = "info"
 
@@ -71,6 +83,10 @@ def _unanswered(sends: Sends, records: list[ConsumerRecord]) -> None:
         (_twice, 5, {"duplicated": 1}),
         (_refused, 5, {"unexpected": 1}),
         (_other_bytes, 5, {"corrupt": 1}),
+        (_with_fields(_SENT), 0, {}),
+        (_with_fields(_SENT._replace(key_crc32c=7)), 5, {"key_changed": 1}),
+        (_with_fields(_SENT._replace(headers_crc32c=5)), 5, {"headers_changed": 1}),
+        (_with_fields(_SENT._replace(timestamp_ms=8)), 5, {"timestamp_changed": 1}),
     ],
 )
 def test_each_class_is_found_alone(
@@ -108,8 +124,13 @@ def test_a_ledger_is_read_up_to_a_cut_last_line(tmp_path: Path) -> None:
     path = tmp_path / "run.p.jsonl"
     sent = [ROWS.invoke(n, "t", 0, 7, -1, 1) for n in (0, 1)]
     answer = ROWS.complete([0], "t", 0, DeliveryOutcome.OK, 5, 3, None, 2)
-    path.write_text(sent[0] + answer + sent[1] + '{"kind":')
-    assert sends_of(tmp_path) == {("t", "p", 0): Send(7, -1, "ok", 0, 5), ("t", "p", 1): Send(7, -1)}
+    told = ROWS.invoke(2, "t", 0, 7, -1, 1, SentFields(9, 8))
+    path.write_text(sent[0] + answer + sent[1] + told + '{"kind":')
+    assert sends_of(tmp_path) == {
+        ("t", "p", 0): Send(7, -1, "ok", 0, 5),
+        ("t", "p", 1): Send(7, -1),
+        ("t", "p", 2): Send(7, -1, fields=SentFields(9, 8)),
+    }
 
 
 @pytest.mark.parametrize(
