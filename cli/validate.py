@@ -98,6 +98,7 @@ def command(
         if not Path(folder).is_dir():
             raise click.UsageError(f"--log-dirs: {folder} is no folder")
     require("spark")
+    from holdfast.cli.inspect.partition_elections import PartitionElections
     from holdfast.durability.validate import ValidateOptions, run
 
     options = ValidateOptions(
@@ -112,7 +113,7 @@ def command(
         one_clock=one_clock,
     )
     with Progress() as progress:
-        verdict = run(options, progress.phase)
+        verdict = run(options, progress.phase, PartitionElections(bootstrap_server, timeout_ms))
     if output == "prometheus":
         click.echo(verdict.as_prometheus(int(time.time())))
     else:

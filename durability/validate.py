@@ -34,7 +34,7 @@ from holdfast.durability.ledger import (
     read_sends,
     topics_named,
 )
-from holdfast.durability.loss_story import story_of
+from holdfast.durability.loss_story import Election, LostRecord, story_of
 from holdfast.durability.read_options import BadOption, OffsetRange, parse_options
 from holdfast.durability.rules import (
     COMPARED_SQL,
@@ -111,8 +111,21 @@ class ValidateOptions:
     one_clock: bool = False
 
 
-def run(options: ValidateOptions, on_phase: Callable[[str], None] = lambda _: None) -> Verdict:
-    """Start Spark, compare, stop Spark. `on_phase` hears what is done next, in words."""
+#: All leader epochs of (topic, partition), in their order; () when they are not known.
+Elections = Callable[[str, int], Sequence[Election]]
+
+
+def _no_elections(topic: str, partition: int) -> Sequence[Election]:
+    return ()
+
+
+def run(
+    options: ValidateOptions,
+    on_phase: Callable[[str], None] = lambda _: None,
+    elections: Elections = _no_elections,
+) -> Verdict:
+    """Start Spark, compare, stop Spark. `on_phase` hears what is done next, in words; `elections` is asked
+    about partitions that lost something."""
     seconds = _Seconds(on_phase)
     try:
         is_short = sum(Path(file).stat().st_size for file in ledger_files(options.ledger)) < SHORT_JOB_BYTES
@@ -126,19 +139,24 @@ def run(options: ValidateOptions, on_phase: Callable[[str], None] = lambda _: No
         reason = f"Spark does not start on {options.master}: {reason_of(error)}"
         return _reported(None, options, inconclusive(reason))
     try:
-        return validate(spark, options, seconds)
+        return validate(spark, options, seconds, elections)
     finally:
         stop_session(spark)
 
 
-def validate(spark: Any, options: ValidateOptions, seconds: "_Seconds | None" = None) -> Verdict:
+def validate(
+    spark: Any,
+    options: ValidateOptions,
+    seconds: "_Seconds | None" = None,
+    elections: Elections = _no_elections,
+) -> Verdict:
     """Compare in a session that stands already."""
     seconds = _Seconds() if seconds is None else seconds
-    verdict = replace(_compared(spark, options, seconds), seconds=seconds.found)
+    verdict = replace(_compared(spark, options, seconds, elections), seconds=seconds.found)
     return _reported(spark, options, verdict)
 
 
-def _compared(spark: Any, options: ValidateOptions, seconds: "_Seconds") -> Verdict:
+def _compared(spark: Any, options: ValidateOptions, seconds: "_Seconds", elections: Elections) -> Verdict:
     try:
         with seconds.timed("ledger", "Spark reads the ledger"):
             settled, sends, totals = _read_ledger(spark, options)
@@ -169,6 +187,7 @@ def _compared(spark: Any, options: ValidateOptions, seconds: "_Seconds") -> Verd
             )
             verdict = _with_later(_with_expired(verdict, totals, expired, ranges), settled, ranges)
             verdict = _with_places(verdict, options.log_dirs)
+            verdict = _with_stories(spark, verdict, options.log_dirs, elections)
             return replace(verdict, doubts=(*verdict.doubts, *_doubts_of_files(options.ledger)))
     except UnreadableLedger as error:
         return inconclusive(f"ledger: {error}")
@@ -236,15 +255,7 @@ def _doubts_of_files(ledger: str) -> tuple[str, ...]:
 
 
 def _with_places(verdict: Verdict, log_dirs: Mapping[int, str]) -> Verdict:
-    """The verdict whose samples say more: with which command to look at a replica, what replicas have of a
-    lost record."""
-    for row in verdict.samples.get("lost", ()) if log_dirs else ():
-        with suppress(OSError, ValueError):  # files of a running broker change and go
-            story = story_of(
-                log_dirs, row["topic"], row["partition"], row["offset"], row["producer"], row["pseq"]
-            )
-            if story and isinstance(row, dict):
-                row["story"] = story
+    """The verdict whose samples say with which command to look at a replica."""
     for rows in verdict.samples.values():
         for row in rows:
             for folder in log_dirs.get(row.get("broker", -1), "").split(","):
@@ -252,6 +263,41 @@ def _with_places(verdict: Verdict, log_dirs: Mapping[int, str]) -> Verdict:
                 if folder and path.is_file() and isinstance(row, dict):
                     row["command"] = f"holdfast dump-log --files {path}"
     return verdict
+
+
+def _with_stories(spark: Any, verdict: Verdict, log_dirs: Mapping[int, str], elections: Elections) -> Verdict:
+    """The verdict whose samples of lost records say what became of them."""
+    rows = verdict.samples.get("lost", ())
+    epochs = _acked_epochs(spark, rows)
+    for row in rows:
+        name = (row["topic"], row["producer"], row["pseq"])
+        lost = LostRecord(
+            row["topic"],
+            row["partition"],
+            row["offset"],
+            row["producer"],
+            row["pseq"],
+            epochs.get(name, -1),
+        )
+        with suppress(OSError, ValueError):  # files of a running broker change and go
+            story = story_of(log_dirs, lost, elections(lost.topic, lost.partition))
+            if story and isinstance(row, dict):
+                row["story"] = story
+    return verdict
+
+
+def _acked_epochs(spark: Any, rows: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str, int], int]:
+    """(topic, producer, number) -> leader epoch of the acknowledgement, where the ledger says it."""
+    names = [(row["topic"], row["producer"], row["pseq"]) for row in rows]
+    if not names:
+        return {}
+    wanted = spark.createDataFrame(names, "topic string, producer string, pseq long")
+    found = spark.table("sends").join(F.broadcast(wanted), ["topic", "producer", "pseq"])
+    return {
+        (row.topic, row.producer, row.pseq): row.leader_epoch
+        for row in found.select("topic", "producer", "pseq", "leader_epoch").collect()
+        if row.leader_epoch is not None
+    }
 
 
 # --- reading -------------------------------------------------------------------------------------------

@@ -14,8 +14,8 @@ Views that the queries read:
 - `replica`, `marks`: batches of replica segment files, and each replica's high watermark. A row with a
   `problem` cannot be read; an empty segment is a row with nothing but its first offset.
 - `epochs`: broker, topic, partition, epoch, start_offset, end_offset, flushed_offset: rows of replicas'
-  leader epoch checkpoints; end_offset is where the next epoch begins, NULL of the last one. Below flushed_offset a
-  checkpoint is as new as the log.
+  leader epoch checkpoints; end_offset is where the next epoch begins, NULL of the last one. Below
+  flushed_offset a checkpoint is as new as the log.
 - `members`: broker, topic, partition, is_in_sync: replicas that there should be, of brokers whose log
   dirs are known.
 """

@@ -7,6 +7,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from holdfast.cli.__main__ import main
+from holdfast.cli.inspect.partition_elections import elections_of
 from holdfast.cli.inspect.partition_story import LoggedRecord, Step, Story, story_of
 from holdfast.cli.inspect.sentences import headline, sentences
 from holdfast.metadata.records import PartitionChangeRecord, decode_record
@@ -392,3 +393,17 @@ def test_a_folder_without_a_log_is_an_error(tmp_path: Path) -> None:
 )
 def test_wrong_usage_exits_2(arguments: tuple[object, ...]) -> None:
     assert explain(*arguments).exit_code == 2
+
+
+# --- for the stories of lost records ----------------------------------------------------------------------
+
+
+def test_each_leader_epoch_has_its_cause_and_its_isr_at_first_and_at_last() -> None:
+    lines = ("config cluster unclean.leader.election.enable=true", MANAGER_OFF, T, "fence 3", "fence 2")
+    told = elections_of(story(*lines, "fence 1", "register 1 unclean", "register 2 unclean", "unfence 2"))
+    shown = [(one.leader_epoch, one.leader, one.first_isr, one.last_isr, one.is_unclean) for one in told]
+    assert shown == [
+        (0, 1, (1, 2, 3), (1,), False),
+        (1, None, (), (), False),
+        (2, 2, (2,), (2,), True),
+    ]
