@@ -1,4 +1,4 @@
-"""The leader epochs of partitions, for the stories of lost records: asked of the cluster's metadata log, once."""
+"""The leader epochs of partitions, for the stories of lost records: from the cluster's metadata log."""
 
 import asyncio
 from collections.abc import Sequence

@@ -116,6 +116,7 @@ def test_replicas_that_were_cut_are_named_with_the_election(tmp_path: Path) -> N
         3: replica(tmp_path / "b3", (0, 3, values(0, 1, 2))),
     }
     assert story_of(dirs, LOST, (FIRST, LEADERLESS, UNCLEAN)) == (
-        f"stored but not served: replica 3 still has it, {tmp_path}/b3/t-0/{SEGMENT} at byte 0; {HELD}; epoch 5 "
-        "began uncleanly with leader 2 at 2023-11-14 22:13:20.005Z (a kill), to whose log replica 1 had to be cut"
+        f"stored but not served: replica 3 still has it, {tmp_path}/b3/t-0/{SEGMENT} at byte 0; {HELD}; "
+        "epoch 5 began uncleanly with leader 2 at 2023-11-14 22:13:20.005Z (a kill), to whose log replica 1 "
+        "had to be cut"
     )
