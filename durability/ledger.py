@@ -7,7 +7,6 @@ other, make a ledger unreadable, by file and line. Never judges the log.
 
 import gzip
 import json
-import os
 import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -18,11 +17,9 @@ from typing import Any
 import pyarrow as pa
 
 from holdfast.durability.foreign_lines import ForeignRow, foreign_row
+from holdfast.durability.ledger_files import UnreadableLedger, ledger_files
 from holdfast.durability.ledger_lines import PROBLEM, ROWS, TOPIC_ID, TORN, is_packed, problem_of, read_rows
 from holdfast.durability.ledger_source import plan
-
-#: What a ledger file is called; `.gz` may follow.
-SUFFIXES = (".jsonl", ".ndjson", ".json")
 
 #: One row for each send. Strings are keys only: an aggregate over a string would make Spark sort instead of
 #: hash. Rows about files, not sends, have a negative `pseq`; each has its text in `run`.
@@ -107,10 +104,6 @@ SMALL_BYTES = 8 << 20
 _HEAD_BYTES = 256 << 10
 
 
-class UnreadableLedger(Exception):
-    """The ledger proves nothing as it is. The text says which part and why."""
-
-
 @dataclass(frozen=True, slots=True)
 class Totals:
     """Counts over all sends of a ledger."""
@@ -136,40 +129,6 @@ class Totals:
 
 
 # --- files ---------------------------------------------------------------------------------------------
-
-
-def ledger_files(path: str) -> list[str]:
-    """The ledger files at `path`, a file or a folder that is searched all the way down; sorted.
-
-    Raises: UnreadableLedger when there are none.
-    """
-    root = Path(path)
-    found = [root] if root.is_file() else sorted(root.rglob("*"))
-    files = [file for file in found if file.is_file() and (file == root or _is_ledger(file))]
-    if not files:
-        raise UnreadableLedger(f"{path}: no ledger file ({', '.join('*' + s for s in SUFFIXES)}) there")
-    return [str(file) for file in files]
-
-
-def passed_over(path: str) -> list[str]:
-    """What in the ledger folder may hold something and is not read: other files, links to folders, links to
-    nothing, folders that may not be looked into. What they say is not known."""
-    root = Path(path)
-    if not root.is_dir():
-        return []
-    return [str(file) for file in sorted(root.rglob("*")) if _is_passed_over(file)]
-
-
-def _is_passed_over(file: Path) -> bool:
-    if file.is_dir():
-        return file.is_symlink() or not os.access(file, os.R_OK | os.X_OK)
-    if file.is_file():
-        return not _is_ledger(file) and file.stat().st_size > 0
-    return True
-
-
-def _is_ledger(file: Path) -> bool:
-    return file.name.removesuffix(".gz").endswith(SUFFIXES)
 
 
 def topics_named(files: Iterable[str], *, is_foreign: bool = False) -> set[str]:

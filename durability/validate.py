@@ -26,14 +26,12 @@ from holdfast.durability.foreign_lines import VALUE_SQL
 from holdfast.durability.java import NoJava
 from holdfast.durability.ledger import (
     Totals,
-    UnreadableLedger,
     check_partitions,
     forget_sends,
-    ledger_files,
-    passed_over,
     read_sends,
     topics_named,
 )
+from holdfast.durability.ledger_files import UnreadableLedger, ledger_files, passed_over
 from holdfast.durability.loss_story import Election, LostRecord, story_of
 from holdfast.durability.read_options import BadOption, OffsetRange, parse_options
 from holdfast.durability.rules import (

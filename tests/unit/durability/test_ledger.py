@@ -8,7 +8,8 @@ import pytest
 pytest.importorskip("pyspark", reason="needs the extra `spark`")
 
 from holdfast.client.core.history import RowWriter
-from holdfast.durability.ledger import UnreadableLedger, ledger_files, line_of, passed_over, topics_named
+from holdfast.durability.ledger import line_of, topics_named
+from holdfast.durability.ledger_files import UnreadableLedger, ledger_files, passed_over
 
 LINE = RowWriter("run", "p").invoke(7, "t", 0, 1, -1, 1)
 
