@@ -60,6 +60,11 @@ _ENDS = (signal.SIGINT, signal.SIGTERM)
     help="Folder for verdict.json, verdict.txt and all violations as Parquet.",
 )
 @click.option(
+    "--tables",
+    type=click.Path(file_okay=False),
+    help="Folder for what was judged, as Parquet: sends, final, replicas, meta, events, anomalies.",
+)
+@click.option(
     "--timeout-ms",
     type=click.IntRange(1, INT32_MAX),
     default=60_000,
@@ -84,8 +89,8 @@ _ENDS = (signal.SIGINT, signal.SIGTERM)
     "state",
     type=click.Path(file_okay=False),
     metavar="DIR",
-    help="Follow ledgers and topics while they grow, with the rules that can be sure early, until Ctrl-C; the "
-    "folder keeps where it stands, and a later run goes on there.",
+    help="Follow ledgers and topics while they grow, with the rules that can be sure early, until Ctrl-C; "
+    "the folder keeps where it stands, and a later run goes on there.",
 )
 @click.option(
     "--follow-seconds", type=click.FloatRange(min=0, min_open=True), help="End --follow after so long."
@@ -109,6 +114,7 @@ def command(
     master: str,
     log_dirs: tuple[str, ...],
     report: str | None,
+    tables: str | None,
     timeout_ms: int,
     acked_min: int,
     one_clock: bool,
@@ -123,9 +129,9 @@ def command(
         raise click.UsageError("give --ledger or --foreign")
     if state is None and (follow_seconds is not None or metrics is not None):
         raise click.UsageError("--follow-seconds and --metrics go with --follow")
-    if state is not None and (foreign or log_dirs or report or one_clock):
+    if state is not None and (foreign or log_dirs or report or tables or one_clock):
         raise click.UsageError(
-            "--follow goes with --ledger alone, without --log-dirs, --report and --one-clock"
+            "--follow goes with --ledger alone, without --log-dirs, --report, --tables and --one-clock"
         )
     folders = parse_log_dirs(log_dirs)
     for folder in ",".join(folders.values()).split(",") if folders and master.startswith("local") else ():
@@ -156,6 +162,7 @@ def command(
         log_dirs=folders,
         master=master,
         report=report,
+        tables=tables,
         timeout_ms=timeout_ms,
         acked_min=acked_min,
         one_clock=one_clock,

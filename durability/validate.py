@@ -56,6 +56,7 @@ from holdfast.durability.segments import (
 )
 from holdfast.durability.session import local_path, start_session, stop_session
 from holdfast.durability.source import plan_ranges
+from holdfast.durability.tables import write_tables
 from holdfast.durability.verdict import SAMPLES_MAX, Verdict, inconclusive
 
 #: Columns of view `marks`.
@@ -99,6 +100,8 @@ class ValidateOptions:
     master: str = "local[*]"
     #: folder that gets verdict.json, verdict.txt and all violations as Parquet
     report: str | None = None
+    #: folder that gets the tables that were judged, as Parquet (durability.tables)
+    tables: str | None = None
     #: longest time without progress of a read
     timeout_ms: int = 60_000
     #: fewer acknowledged sends (acks=all) prove nothing
@@ -186,7 +189,10 @@ def _compared(spark: Any, options: ValidateOptions, seconds: "_Seconds", electio
             verdict = _with_later(_with_expired(verdict, totals, expired, ranges), settled, ranges)
             verdict = _with_places(verdict, options.log_dirs)
             verdict = _with_stories(spark, verdict, options.log_dirs, elections)
-            return replace(verdict, doubts=(*verdict.doubts, *_doubts_of_files(options.ledger)))
+        if options.tables is not None:
+            with seconds.timed("tables", "Spark writes the tables"):
+                verdict = _with_tables(spark, Path(options.tables), verdict, ranges, elections)
+        return replace(verdict, doubts=(*verdict.doubts, *_doubts_of_files(options.ledger)))
     except UnreadableLedger as error:
         return inconclusive(f"ledger: {error}")
     except (ClientError, BadOption) as error:
@@ -260,6 +266,19 @@ def _with_places(verdict: Verdict, log_dirs: Mapping[int, str]) -> Verdict:
                 path = Path(folder) / f"{row['topic']}-{row['partition']}" / str(row.get("segment"))
                 if folder and path.is_file() and isinstance(row, dict):
                     row["command"] = f"holdfast dump-log --files {path}"
+    return verdict
+
+
+def _with_tables(
+    spark: Any, folder: Path, verdict: Verdict, ranges: Sequence[OffsetRange], elections: Elections
+) -> Verdict:
+    """The verdict, after its tables were written; with a note when that failed."""
+    led = {(item.topic, item.partition): elections(item.topic, item.partition) for item in ranges}
+    try:
+        write_tables(spark, folder, verdict.facts["runs"], led)
+    except (OSError, *SPARK_ERRORS) as error:
+        note = f"the tables in {folder} are not whole: {reason_of(error)}"
+        return replace(verdict, notes=(*verdict.notes, note))
     return verdict
 
 

@@ -93,7 +93,9 @@ SCRIPTS: dict[str, list[tuple[tuple[Event, ...], dict[str, int]]]] = {
         ((sent(0, acks=1), answered(0, 0, WEAK), *acked(1, 0), there(1, 0)), {}),
     ],
     "a copy in a later micro-batch": [
-        ((*acked(0, 0), there(0, 0)), {}), ((there(0, 5),), {"duplicated": 1}), ((*acked(1, 6), there(1, 6)), {}),
+        ((*acked(0, 0), there(0, 0)), {}),
+        ((there(0, 5),), {"duplicated": 1}),
+        ((*acked(1, 6), there(1, 6)), {}),
     ],
     "a copy in the same": [((*acked(0, 0), there(0, 0), there(0, 1)), {"duplicated": 1})],
     "in another partition": [((*acked(0, 0), there(0, 0)), {}), ((there(0, 0, 1),), {"misplaced": 1})],
