@@ -12,10 +12,11 @@ by `run` and `tp`, for queries of your own.
 - `events`: one row a leader epoch: leader, ISR at first and at last, whether the election was unclean, why.
 - `anomalies`: all rows that break a rule, with `class`; counts are those of the verdict.
 
-A table without rows is a folder without files. What consumers polled is in no ledger, so there is no table of polls.
+A table without rows is a folder without files. What consumers polled is in no ledger, so there is no table
+of polls.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +53,7 @@ _EVENTS = f"topic string, partition int, {SCHEMAS['events']}"
 
 
 def write_tables(
-    spark: Any, folder: Path, runs: Iterable[str], elections: dict[tuple[str, int], Iterable[Election]]
+    spark: Any, folder: Path, runs: Iterable[str], elections: Mapping[tuple[str, int], Iterable[Election]]
 ) -> None:
     """Write the views of the verdict that was just made, in place of what an earlier one has written there.
     `elections`: all leader epochs of each partition. Raises: what Spark raises."""
