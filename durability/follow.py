@@ -375,11 +375,7 @@ class FollowState:
     def take(self, frame: Any, batch: int) -> Step:
         """Judge what is new together with what is open, and keep what is open then."""
         spark = frame.sparkSession
-        fresh = frame.cache()
-        try:
-            step = self._judged(spark, fresh, batch)
-        finally:
-            fresh.unpersist()
+        step = self._judged(spark, frame.localCheckpoint(), batch)
         folder = self.folder / "steps"
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / f"{batch}.json"
@@ -398,16 +394,16 @@ class FollowState:
         ):  # fmt: skip
             self._read(spark, name, schema, [batch - 1]).createOrReplaceTempView(f"{name}_before")
         lines.unionByName(spark.table("open_sends_before")).createOrReplaceTempView("ledger_lines")
-        spark.sql(SENDS_SQL).where("pseq >= 0").createOrReplaceTempView("sends")
-        kept = [_view(spark, "positions", _POSITIONS_SQL)]
-        spark.sql(_LOG_SQL).createOrReplaceTempView("log")
-        kept.append(_view(spark, "pairs", _WITH_UNKNOWN_SQL))
+        _view(spark, "sends", f"SELECT * FROM ({SENDS_SQL}) WHERE pseq >= 0")
+        _view(spark, "positions", _POSITIONS_SQL)
+        _view(spark, "log", _LOG_SQL)
+        _view(spark, "pairs", _WITH_UNKNOWN_SQL)
         self._look_back(spark, batch)
         for name, sql in (
             ("stale", _STALE_SQL), ("unpaired", _UNPAIRED_SQL), ("unreadable", _UNREADABLE_SQL),
             ("candidates", _NEW_SQL), ("settled", _SETTLED_SQL),
         ):  # fmt: skip
-            kept.append(_view(spark, name, sql))
+            _view(spark, name, sql)
         facts = _facts(fresh, spark.table("settled"))
         counts, samples = _findings(spark.table("candidates"))
         if counts:
@@ -418,8 +414,6 @@ class FollowState:
         self._write(spark.sql(_OPEN_SENDS_SQL), "open_sends", batch)
         self._write(spark.sql(_OPEN_LOG_SQL), "open_log", batch)
         problems = lines.where(F.col("kind") == PROBLEM).select("run").limit(3).collect()
-        for view in kept:
-            view.unpersist()
         return Step(batch, counts, samples, facts, tuple(f"ledger: {row.run}" for row in problems))
 
     def _look_back(self, spark: Any, batch: int) -> None:
@@ -464,17 +458,17 @@ LEFT JOIN (SELECT topic AS t, producer AS p, pseq AS n, outcome FROM sends) s
 """
 
 
-def _view(spark: Any, name: str, sql: str) -> Any:
-    made = spark.sql(sql).cache()
-    made.createOrReplaceTempView(name)
-    return made
+def _view(spark: Any, name: str, sql: str) -> None:
+    """Compute a view once. What is built on it begins at its rows, not at its plan, which would be analysed
+    once for each use."""
+    spark.sql(sql).localCheckpoint().createOrReplaceTempView(name)
 
 
 def _facts(fresh: Any, settled: Any) -> dict[str, int]:
     row = fresh.agg(
-        F.count_if("origin = 0 AND kind IN (1, 3)").alias("sent"),
-        F.count_if("origin = 0 AND kind IN (2, 3) AND outcome = 1").alias("acked"),
-        F.count_if("origin = 1").alias("served"),
+        F.expr("count_if(origin = 0 AND kind IN (1, 3)) AS sent"),
+        F.expr("count_if(origin = 0 AND kind IN (2, 3) AND outcome = 1) AS acked"),
+        F.expr("count_if(origin = 1) AS served"),
     ).first()
     return {**row.asDict(), "ok": settled.where("ok").count()}
 

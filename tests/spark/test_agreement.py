@@ -34,8 +34,9 @@ def damage(run: SimulatedRun) -> None:
     record = tables.log[at]
     tables.log.append(record._replace(offset=record.offset + 10_000))
     tables.log.append(record._replace(offset=record.offset + 20_000, partition=1 - record.partition))
-    tables.log.append(record._replace(offset=30_000, producer=None, pseq=None, state="foreign"))
-    tables.log.append(record._replace(offset=30_001, pseq=1_000_000))
+    tables.log.append(record._replace(offset=30_000, pseq=1_000_000))
+    tables.log[at + 17] = tables.log[at + 17]._replace(producer=None, pseq=None, state="foreign")
+    tables.log[at + 19] = tables.log[at + 19]._replace(pseq=1_000_001)
     tables.log[at + 7] = tables.log[at + 7]._replace(crc=7)
     tables.log[at + 11] = tables.log[at + 11]._replace(fields=(1, 2, 3))
     tables.log.pop(at + 13)
