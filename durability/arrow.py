@@ -176,9 +176,11 @@ def _good_batch(rows: _Rows, topic: str, partition: int, columns: Columns) -> pa
     if "headers" in names:
         found["headers"] = [record.headers for record in records]
     if "key_crc32c" in names:
-        found["key_crc32c"] = [key_crc32c(record.key) for record in records]
+        keys = [record.key for record in records]
+        found["key_crc32c"] = [None if key is None else key_crc32c(key) for key in keys]
     if "headers_crc32c" in names:
-        found["headers_crc32c"] = [headers_crc32c(record.headers) for record in records]
+        headers = [record.headers for record in records]
+        found["headers_crc32c"] = [headers_crc32c(given) if given else None for given in headers]
     if "timestamp" in names or "timestampMs" in names:
         found["timestampMs"] = np.array([record.timestamp for record in records], np.int64)
         found["timestamp"] = _microseconds(found["timestampMs"])
