@@ -18,7 +18,17 @@ import pyarrow as pa
 
 from holdfast.durability.foreign_lines import ForeignRow, foreign_row
 from holdfast.durability.ledger_files import UnreadableLedger, ledger_files
-from holdfast.durability.ledger_lines import PROBLEM, ROWS, TOPIC_ID, TORN, is_packed, problem_of, read_rows
+from holdfast.durability.ledger_lines import (
+    ORDER,
+    PROBLEM,
+    ROWS,
+    TOPIC_ID,
+    TORN,
+    is_packed,
+    problem_of,
+    read_rows,
+    surely_in_order,
+)
 from holdfast.durability.ledger_source import plan
 
 #: One row for each send. Strings are keys only: an aggregate over a string would make Spark sort instead of
@@ -74,12 +84,12 @@ SELECT run, producer, topic,
 FROM sends
 GROUP BY run, producer, topic
 """
-#: Of what is only shown some rows are enough; each topic id is needed.
+#: Of what is only shown some rows are enough; each topic id is needed, and the order in each block.
 _REMARKS_SQL = f"""
 SELECT * FROM (SELECT -pseq AS kind, run AS text, topic, count(*) OVER (PARTITION BY pseq) AS total,
                       row_number() OVER (PARTITION BY pseq ORDER BY t0, run, topic) AS nth
                FROM all_sends WHERE pseq < 0)
-WHERE nth <= 100 OR kind = {TOPIC_ID}
+WHERE nth <= 100 OR kind IN ({TOPIC_ID}, {ORDER})
 ORDER BY kind, nth
 """
 
@@ -126,6 +136,9 @@ class Totals:
     topic_ids: dict[str, tuple[str, ...]]
     #: topic -> highest partition that a line names
     last_partitions: dict[str, int]
+    #: no answered send has a smaller offset than an earlier one of its producer in its partition; False: they
+    #: must be looked at
+    in_order: bool
 
 
 # --- files ---------------------------------------------------------------------------------------------
@@ -241,6 +254,7 @@ def _totals_of(spark: Any, files: list[str]) -> Totals:
         torn_lines=next((row.total for row in remarks if row.kind == TORN), 0),
         topic_ids={topic: tuple(found) for topic, found in ids.items()},
         last_partitions=last_partitions,
+        in_order=surely_in_order(row.text for row in remarks if row.kind == ORDER),
     )
 
 

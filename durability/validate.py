@@ -40,6 +40,7 @@ from holdfast.durability.rules import (
     ORDER_SQL,
     PAIRS_SQL,
     RULES,
+    SEEN_UNPLACED_SQL,
     SHORT_SQL,
     findings_sql,
     violations_sql,
@@ -513,7 +514,11 @@ def judge(
     ):
         (spark.createDataFrame([], schema) if table is None else table).createOrReplaceTempView(name)
     seen, is_odd = _pair(spark)
-    is_disordered = has_order and spark.table("disordered").count() > 0
+    # of sends that are in order only those without an offset of their own can be out of it
+    if totals.in_order and (not is_odd or spark.table("odd").where(SEEN_UNPLACED_SQL).isEmpty()):
+        is_disordered = False
+    else:
+        is_disordered = has_order and spark.table("disordered").count() > 0
     wanted = [
         rule
         for rule in RULES.values()

@@ -65,9 +65,11 @@ SELECT l.* FROM log l
 LEFT SEMI JOIN (SELECT DISTINCT producer, pseq FROM odd) o ON l.producer = o.producer AND l.pseq = o.pseq
 """
 
+#: Of view `odd`: sends without an offset of their own that the log has in their partition.
+SEEN_UNPLACED_SQL = "known AND offset IS NULL AND log_partition = partition AND NOT refused"
 #: Sends at an offset not above those of earlier sends of their producer to the partition. A send without an
 #: offset of its own has that of its first record in the log.
-ORDER_SQL = """
+ORDER_SQL = f"""
 SELECT topic, partition, offset, run, producer, pseq, acked, highest, highest_acked
 FROM (SELECT *, max(offset) OVER earlier AS highest,
              max(CASE WHEN acked THEN offset END) OVER earlier AS highest_acked
@@ -75,7 +77,7 @@ FROM (SELECT *, max(offset) OVER earlier AS highest,
             FROM sends WHERE offset IS NOT NULL
             UNION ALL
             SELECT topic, partition, min(log_offset), run, producer, pseq, false
-            FROM odd WHERE known AND offset IS NULL AND log_partition = partition AND NOT refused
+            FROM odd WHERE {SEEN_UNPLACED_SQL}
             GROUP BY topic, partition, run, producer, pseq)
       WINDOW earlier AS (PARTITION BY producer, topic, partition ORDER BY pseq
                          ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING))

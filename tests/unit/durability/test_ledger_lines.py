@@ -15,6 +15,7 @@ from holdfast.durability import ledger_lines
 from holdfast.durability.ledger_lines import (
     COMPLETE,
     INVOKE,
+    ORDER,
     PAIR,
     PROBLEM,
     TOPIC_ID,
@@ -22,6 +23,7 @@ from holdfast.durability.ledger_lines import (
     LedgerRange,
     first_run,
     read_rows,
+    surely_in_order,
 )
 
 ROWS = RowWriter("run", "p")
@@ -38,7 +40,52 @@ def rows_of(path: Path, *cuts: int) -> list[dict[str, Any]]:
         for start, end in zip([0, *ends[:-1]], ends, strict=True)
         for batch in read_rows(LedgerRange(str(path), start, end, run))
         for row in batch.to_pylist()
+        if row["kind"] != ORDER
     ]
+
+
+def is_in_order(path: Path, *cuts: int) -> bool:
+    ends = [*cuts, path.stat().st_size]
+    run = first_run(str(path))
+    return surely_in_order(
+        row["run"]
+        for start, end in zip([0, *ends[:-1]], ends, strict=True)
+        for batch in read_rows(LedgerRange(str(path), start, end, run))
+        for row in batch.to_pylist()
+        if row["kind"] == ORDER
+    )
+
+
+def answer(pseq: int, offset: int, partition: int = 0, rows: RowWriter = ROWS) -> str:
+    return rows.complete([pseq], "t", partition, DeliveryOutcome.OK, offset, 3, None, 2)
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        ([], True),
+        ([answer(0, 5), answer(1, 6), answer(3, 9)], True),
+        ([answer(1, 6), answer(0, 5)], True),
+        ([answer(0, 6), answer(1, 5)], False),
+        ([answer(0, 5), answer(1, 5)], False),
+        ([answer(0, 5), answer(0, 6)], False),
+        ([answer(0, 6), answer(1, 5, 1), answer(2, 7)], True),
+        ([answer(0, 6), answer(1, 5, 1), answer(2, 4, 1)], False),
+        ([answer(0, 6), ROWS.complete([1], "t", 0, DeliveryOutcome.INFO, -1, -1, "E", 2)], True),
+    ],
+)
+def test_the_order_of_answers_is_known_without_a_sort_of_all_sends(
+    tmp_path: Path, lines: list[str], expected: bool
+) -> None:
+    path = written(tmp_path, "".join(lines))
+    assert is_in_order(path) is expected
+    if lines:
+        assert is_in_order(path, len(lines[0])) is expected, "each range says its part"
+
+
+def test_of_a_block_with_several_producers_nothing_is_said(tmp_path: Path) -> None:
+    other = answer(1, 6, rows=RowWriter("run", "q"))
+    assert not is_in_order(written(tmp_path, answer(0, 5) + other))
 
 
 def written(folder: Path, text: str) -> Path:
