@@ -315,7 +315,7 @@ def _orders(rows: pa.Table) -> list[SendOrder]:
     pseqs, partitions, offsets = (answers[name].to_numpy() for name in ("pseq", "partition", "offset"))
     by_place = np.lexsort((pseqs, partitions))
     pseqs, partitions, offsets = pseqs[by_place], partitions[by_place], offsets[by_place]
-    cuts = np.flatnonzero(np.diff(partitions)) + 1
+    cuts: Any = np.flatnonzero(np.diff(partitions)) + 1
     return [
         SendOrder(
             producer[0].as_py(),

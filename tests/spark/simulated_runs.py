@@ -120,7 +120,8 @@ def _served(data: bytes, topic: str, partition: int) -> Iterable[Served]:
         for record in decode_records(view):
             value = record.value or b""
             parsed = parse_value(value)
-            name = (None, None) if parsed is None else (parsed.producer, parsed.pseq)
             fields = (record.timestamp_ms, key_crc32c(record.key), headers_crc32c(record.headers))
             state = "foreign" if parsed is None else "good"
-            yield Served(topic, partition, record.offset, state, *name, value_crc32c(value), fields)
+            producer, pseq = (None, None) if parsed is None else (parsed.producer, parsed.pseq)
+            crc = value_crc32c(value)
+            yield Served(topic, partition, record.offset, state, producer, pseq, crc, fields)

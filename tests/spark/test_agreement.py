@@ -40,7 +40,12 @@ def damage(run: SimulatedRun) -> None:
     tables.log[at + 7] = tables.log[at + 7]._replace(crc=7)
     tables.log[at + 11] = tables.log[at + 11]._replace(fields=(1, 2, 3))
     tables.log.pop(at + 13)
-    for number, changed in ((at, {"crc": 7}), (at + 3, {"epoch": 0}), (at + 5, {"position": 10**6})):
+    changes: tuple[tuple[int, dict[str, Any]], ...] = (
+        (at, {"crc": 7}),
+        (at + 3, {"epoch": 0}),
+        (at + 5, {"position": 10**6}),
+    )
+    for number, changed in changes:
         index = number % len(tables.copies)
         tables.copies[index] = tables.copies[index]._replace(**changed)
     tables.copies.pop((at + 9) % len(tables.copies))

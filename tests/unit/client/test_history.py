@@ -68,7 +68,7 @@ def test_a_row_tells_what_a_record_has_beside_its_value(fields: SentFields, told
 def test_checksums_tell_keys_and_headers_apart() -> None:
     assert (key_crc32c(None), key_crc32c(b""), key_crc32c(b"123456789")) == (None, 0, 0xE3069283)
     assert headers_crc32c([]) is None
-    some = [
+    some: list[list[tuple[str, bytes | None]]] = [
         [("a", b"b")], [("a", b"")], [("a", None)], [("", b"ab")], [("a", b"b"), ("c", b"d")],
         [("c", b"d"), ("a", b"b")],
     ]  # fmt: skip
