@@ -62,7 +62,7 @@ class LedgerStreamReader(DataSourceStreamReader):
     def initialOffset(self) -> dict[str, int]:
         return {}
 
-    def latestOffset(self, start: dict[str, int]) -> dict[str, int]:
+    def latestOffset(self, start: dict[str, int], limit: Any) -> dict[str, int]:
         try:
             files = ledger_files(self._path)
         except UnreadableLedger:

@@ -9,6 +9,8 @@ import pytest
 
 pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
 
+from pyspark.sql.streaming.datasource import ReadAllAvailable
+
 from holdfast.client.core.history import RowWriter
 from holdfast.durability.ledger_source import LedgerStreamReader, whole_lines_end
 
@@ -22,7 +24,7 @@ def line(pseq: int) -> str:
 def read_on(folder: Path, start: dict[str, int]) -> tuple[dict[str, int], list[int]]:
     """(the next offset as a checkpoint keeps it, the numbers of the sends up to there)."""
     reader = LedgerStreamReader(str(folder))
-    end: dict[str, Any] = json.loads(json.dumps(reader.latestOffset(start)))
+    end: dict[str, Any] = json.loads(json.dumps(reader.latestOffset(start, ReadAllAvailable())))
     batches = [batch for part in reader.partitions(start, end) for batch in reader.read(part)]
     return end, [pseq for batch in batches for pseq in batch.column("pseq").to_pylist()]
 
