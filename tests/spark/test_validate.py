@@ -71,7 +71,7 @@ def test_loss_damage_and_divergence_are_told_apart(spark: Any, tmp_path: Path) -
     dirs[2] = str(write_log_dir(tmp_path / "b2", history_batches(other), 20))
     with PlantedLogs(served) as node:
         report, tables = tmp_path / f"report {ODD_NAME}", tmp_path / "tables"
-        places = {"log_dirs": dirs, "report": str(report), "tables": str(tables)}
+        places: dict[str, Any] = {"log_dirs": dirs, "report": str(report), "tables": str(tables)}
         verdict = verdict_of(spark, tmp_path, node, history, **places)
     assert {name: count for name, count in verdict.counts.items() if count} == {
         "lost": 5,
