@@ -97,7 +97,7 @@ class View:
         """Number of answers about logs that the active controller has got from this broker, valid or not."""
         port = self.active_controller().http_port
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+            with urllib.request.urlopen(f"http://{self._cluster.host}:{port}/metrics", timeout=10) as answer:
                 text = answer.read().decode()
         except OSError as error:
             raise ClusterError(f"the active controller shows no metrics: {error}") from error

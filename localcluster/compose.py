@@ -9,6 +9,7 @@ from pathlib import Path
 from holdfast.localcluster.compose_disks import ContainerDisks
 from holdfast.localcluster.health import probe
 from holdfast.localcluster.nodes import ClusterError, Node, Nodes
+from holdfast.localcluster.ports import LOOPBACK, loopback_with_free
 
 #: (service, role, node id, and ports on the host, 0 where it has none: of clients, HTTP, of Kafka clients)
 SERVICES = (
@@ -20,8 +21,11 @@ SERVICES = (
     ("broker-3", "broker", 3, 39_092, 39_404, 39_192),
 )
 COMPOSE_FILE = "docker-compose.yml"
+#: Of docker-compose.yml: where ports are published.
+PUBLISH_ADDRESS = "PUBLISH_ADDRESS"
 _PORT_IN_USE = "address already in use"
 _ATTEMPTS, _PAUSE_S = 5, 3.0
+_EVERYWHERE = ("0.0.0.0", "::")
 #: Where the volume of a node is in its container.
 HOME = "/var/lib/holdfast"
 #: Not `holdfast`: that is what Compose calls the project of a user whose clone is a folder of this name.
@@ -42,6 +46,7 @@ class ComposeCluster(Nodes):
         if override is not None:
             self._environment["COMPOSE_FILE"] = f"{project_folder / COMPOSE_FILE}{os.pathsep}{override}"
         self._services = {node_id: service for service, _, node_id, *_ in SERVICES}
+        self._host = ""
         #: set where each container has a disk of its own
         self.disks: ContainerDisks | None = None
 
@@ -49,7 +54,10 @@ class ComposeCluster(Nodes):
     def create(
         cls, project_folder: Path, project: str = PROJECT, override: Path | None = None
     ) -> "ComposeCluster":
-        """A new cluster. Raises: ClusterError when it exists: `down` would delete its data."""
+        """A new cluster, at a loopback address with free ports, so that others may run beside it.
+
+        Raises: ClusterError when it exists: `down` would delete its data.
+        """
         if not (project_folder / COMPOSE_FILE).exists():
             raise ClusterError(f"there is no {COMPOSE_FILE} in {project_folder}: go where it is")
         cluster = cls(project_folder, project, override)
@@ -59,7 +67,19 @@ class ComposeCluster(Nodes):
                 f"the Compose project {project} has containers or volumes already: if nothing in them is "
                 f"needed, `docker compose -p {project} down -v` removes them"
             )
+        ports = [port for node in cluster.nodes for port in (node.port, node.http_port, node.kafka_port)]
+        cluster._host = loopback_with_free(filter(None, ports))
+        cluster._environment[PUBLISH_ADDRESS] = cluster._host
         return cluster
+
+    @property
+    def host(self) -> str:
+        """Where the ports are published; of a cluster that was not made here the containers say it."""
+        if not self._host:
+            addresses = "{{range .HostConfig.PortBindings}}{{range .}}{{.HostIp}} {{end}}{{end}}"
+            found = self._docker("inspect", "-f", addresses, self._container(self.nodes[0])).split()
+            self._host = found[0] if found and found[0] not in _EVERYWHERE else LOOPBACK[0]
+        return self._host
 
     def service(self, node: Node) -> str:
         """What docker-compose.yml calls it."""
@@ -170,7 +190,7 @@ class ComposeCluster(Nodes):
 
     def is_ready(self, node: Node) -> bool:
         """True when /readyz answers 200: Docker's own healthcheck says so only seconds later."""
-        return probe("127.0.0.1", node.http_port, "/readyz", 2.0)[0]
+        return probe(self.host, node.http_port, "/readyz", 2.0)[0]
 
     def wait_ready(self, nodes: Sequence[Node], timeout_s: float = 60.0) -> None:
         """Wait until all of `nodes` are ready. Raises: ClusterError."""

@@ -266,7 +266,7 @@ class Player:
         newest: Mapping[str, Any] = {}
         for node in self._cluster.controllers:
             path = f"/v1/partitions/{step.topic}/{step.partition}"
-            answered, text = probe("127.0.0.1", node.http_port, path, _HTTP_S)
+            answered, text = probe(self._cluster.host, node.http_port, path, _HTTP_S)
             if answered:
                 found = json.loads(text)
                 if found["partition_epoch"] >= newest.get("partition_epoch", -1):
