@@ -53,7 +53,7 @@ lint: $(VENV)/.have-dev ## all of check but the tests
 	$(BIN)/mypy holdfast tests
 	$(BIN)/lint-imports
 
-bench: $(VENV)/.have-dev ## figures beside the machine's own limits (ARGS="--quick --report bench.html": two minutes)
+bench: $(VENV)/.have-dev ## figures beside the machine's own limits (ARGS="--report bench.html --quick": two minutes)
 	$(BIN)/python -m holdfast.bench $(ARGS)
 
 fuzz: $(VENV)/.have-dev ## the property tests with many more examples

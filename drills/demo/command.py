@@ -19,9 +19,10 @@ import click
 
 from holdfast.cli.extras import require
 from holdfast.cli.progress import Progress
+from holdfast.cli.report_option import report_option
 from holdfast.drills.demo.producers import Producers
 from holdfast.drills.demo.watch import ClusterWatch, describe_wait
-from holdfast.drills.story import add_load, add_metadata, report_option, verdict_row, write_report
+from holdfast.drills.story import add_load, add_metadata, verdict_row, write_report
 from holdfast.localcluster.compose import ComposeCluster
 from holdfast.localcluster.nodes import ClusterError, Node
 from holdfast.localcluster.processes import LocalCluster

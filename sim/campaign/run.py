@@ -4,7 +4,7 @@ Owns the order of a run and its report. A run is a function of its seed and shap
 """
 
 import gc
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 
@@ -14,6 +14,7 @@ from holdfast.sim.checks import history_rules, liveness
 from holdfast.sim.checks.all import all_properties
 from holdfast.sim.checks.bands import excuse_of_loss
 from holdfast.sim.checks.observe.observer import Observer
+from holdfast.sim.checks.observe.views import Property
 from holdfast.sim.cluster.limits import made_tiny
 from holdfast.sim.cluster.nodes import SimBroker, SimController
 from holdfast.sim.cluster.world import ClusterSpec, Violation, World, logs_of
@@ -104,8 +105,11 @@ def run(
     *,
     plan: Plan | None = None,
     sink: Callable[[str], object] | None = None,
+    listeners: Sequence[Property] = (),
 ) -> RunResult:
     """One run with `seconds` of load under faults, drawn from a seed or read from a tape.
+
+    `listeners` hear what the properties hear, and change nothing.
 
     The cycle collector rests meanwhile, but for the loop's own collections (`sim.machine.loop`).
     """
@@ -116,7 +120,7 @@ def run(
         if shape.tiny_limits:
             limits = made_tiny(choices.stream("limits"))
         with limits as tiny:
-            return _played(choices, shape, seconds, plan or Plan(), sink, tiny)
+            return _played(choices, shape, seconds, plan or Plan(), sink, tiny, listeners)
     finally:
         if was_collecting:
             gc.enable()
@@ -129,13 +133,14 @@ def _played(
     plan: Plan,
     sink: Callable[[str], object] | None,
     tiny: Mapping[str, int],
+    listeners: Sequence[Property],
 ) -> RunResult:
     world = World(shape, choices, sink)
     for name, value in tiny.items():
         world.trace.add("limit", f"{name} {value}")
     world.loop.steps_max = int(_HANDLES_BESIDE_LOAD + _HANDLES_A_SECOND * seconds)
     faults = Faults(world, plan)
-    observer = Observer(world, all_properties())
+    observer = Observer(world, [*all_properties(), *listeners])
     violation = None
     history: history_rules.History | None = None
     with logs_of(world):
