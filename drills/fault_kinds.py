@@ -21,7 +21,7 @@ from holdfast.localcluster.compose_faults import (
     StopContainer,
 )
 from holdfast.localcluster.compose_links import ContainerLinks
-from holdfast.localcluster.faults import clients, damage, disks, limits, network, processes, shapes
+from holdfast.localcluster.faults import clients, clocks, damage, disks, limits, network, processes, shapes
 from holdfast.localcluster.faults.fault import Fault, FaultRefused
 from holdfast.localcluster.faults.places import Part, Place
 from holdfast.localcluster.nodes import Node, Nodes
@@ -50,6 +50,8 @@ class Given:
     how: str = "isolate"
     one_way: bool = False
     delay_ms: int = 200
+    #: seconds that a wall clock jumps, below 0 into the past
+    by_s: int = 7_200
     part: str = Part.CLOSED_SEGMENT.value
     partition: str = ""
     topic_id: bytes = b""
@@ -157,6 +159,10 @@ KINDS: dict[str, FaultKind] = {
     ),
     "partition": FaultKind(_parted, _parted_containers, frozenset({"other", "how", "one-way"})),
     "slow-links": FaultKind(_slowed, keys=frozenset({"other", "delay-ms"})),
+    "clock-jump": FaultKind(
+        lambda cluster, nodes, given: [clocks.ClockJump(cluster, *nodes, by_s=given.by_s)],
+        keys=frozenset({"by-s"}),
+    ),
     "unread-fetches": FaultKind(_unread, keys=frozenset({"topic"}), is_of_this_process=True),
     **{
         fault.name: FaultKind(_on_each(fault), is_of_this_process=True)

@@ -28,6 +28,7 @@ from holdfast.drills.chaos_scenarios.model import (
     Wanted,
 )
 from holdfast.drills.settings import Expectation, ExpectedLoss
+from holdfast.localcluster.clocks import OFF_S_MAX
 from holdfast.localcluster.faults.places import Part
 from holdfast.localcluster.faults.shapes import WAYS
 from holdfast.localcluster.faults.targets import problem_of
@@ -232,6 +233,8 @@ def _option(key: str, part: "_Table") -> Any:
             return part.take(key, bool)
         case "delay-ms":
             return part.number(key, 200, least=1, most=60_000)
+        case "by-s":
+            return part.number(key, 7_200, least=-OFF_S_MAX, most=OFF_S_MAX)
         case "part":
             return part.choice(key, [one.value for one in Part])
     return part.take(key, str)
