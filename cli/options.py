@@ -165,6 +165,31 @@ def bootstrap(function: Callable[..., Any]) -> Any:
     )
 
 
+def before_the_command(function: F) -> F:
+    """`--bootstrap-server` and `--command-config` of a group, where Kafka's tool takes them: its callback
+    hands them to `as_with_the_commands`."""
+    for option in (
+        click.option("--command-config", metavar="FILE", help="As with the commands."),
+        click.option(
+            "--bootstrap-server",
+            "--bootstrap-controller",
+            "bootstrap_server",
+            metavar="HOST:PORT[,HOST:PORT]",
+            help="As with the commands; Kafka's tool takes it here.",
+        ),
+    ):
+        function = option(function)
+    return function
+
+
+def as_with_the_commands(given: Mapping[str, Any]) -> None:
+    """What was given to the group stands for what its commands are not given."""
+    context = click.get_current_context()
+    assert isinstance(context.command, click.Group)
+    values = {name: value for name, value in given.items() if value is not None}
+    context.default_map = dict.fromkeys(context.command.commands, values)
+
+
 def output(function: F) -> F:
     """`--output text|json`."""
     return click.option(

@@ -25,6 +25,7 @@ COMPOSE_FILE = "docker-compose.yml"
 PUBLISH_ADDRESS = "PUBLISH_ADDRESS"
 _PORT_IN_USE = "address already in use"
 _ATTEMPTS, _PAUSE_S = 5, 3.0
+_BUILD_S = 1_200.0
 _EVERYWHERE = ("0.0.0.0", "::")
 #: Where the volume of a node is in its container.
 HOME = "/var/lib/holdfast"
@@ -101,10 +102,13 @@ class ComposeCluster(Nodes):
         return folder if os.access(folder, os.R_OK | os.X_OK) else None
 
     def up(self, timeout_s: float = 180.0) -> None:
-        """Build the image if needed, start all containers, wait until they are healthy."""
+        """Build the image if needed, start all containers, wait until they are healthy.
+
+        `timeout_s` is for the containers; the first build installs packages, which may take longer.
+        """
         for attempt in range(_ATTEMPTS):
             try:
-                self._compose("up", "-d", "--build", timeout_s=timeout_s)
+                self._compose("up", "-d", "--build", timeout_s=timeout_s + _BUILD_S)
                 break
             except ClusterError as error:
                 # an outgoing connection may have one of the ports for a moment

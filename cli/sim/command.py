@@ -4,14 +4,17 @@
 decided here.
 """
 
+import json
 import shlex
 import sys
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from holdfast.cli.options import output
 from holdfast.cli.report_option import report_option
 from holdfast.cli.sim.model import command as model
 from holdfast.cli.sim.mutants import mutants
@@ -49,6 +52,7 @@ for one in (swarm, replay, shrink, report, mutants, sweep):
 @click.option("--transcript", type=click.Path(dir_okay=False), help="Write every event to this file.")
 @click.option("--keep", type=click.Path(dir_okay=False), help="Write the run here, for replay and shrink.")
 @report_option
+@output
 def run(
     seed: str | None,
     scenario: str | None,
@@ -56,6 +60,7 @@ def run(
     transcript: str | None,
     keep: str | None,
     report_file: Path | None,
+    output: str,
     **given: Any,
 ) -> None:
     """Play one seed: boot, load and faults, heal, quiesce, judge.
@@ -93,6 +98,15 @@ def run(
             file.writelines(f"{line}\n" for line in recording.events)
     if keep is not None:
         save(artifact_of(spec, recording.tape, result, mutant), Path(keep))
+    if output == "json":
+        told = json.dumps(
+            {
+                "schema": "holdfast.sim-run/1",
+                "ok": result.violation is None,
+                "data": asdict(result),
+                "errors": [],
+            }
+        )
     click.echo(told)
     if report_file is not None:
         from holdfast.cli.sim.story import story_of

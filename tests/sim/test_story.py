@@ -1,7 +1,12 @@
 """The report of a simulated run: its faults with their ends, who led, and the judge that the simulator is."""
 
-import pytest
+import json
+from pathlib import Path
 
+import pytest
+from click.testing import CliRunner
+
+from holdfast.cli.sim.command import command
 from holdfast.cli.sim.story import fault_rows, story_of
 from holdfast.report.page import page, sentence
 from holdfast.report.picture import figure
@@ -73,3 +78,13 @@ def test_who_listens_changes_no_run(told: tuple[Recording, Chronicle]) -> None:
         record(RunSpec("story", ClusterSpec(), 4.0, Plan(gap_ms=800))).result.trace_hash
         == recording.result.trace_hash
     )
+
+
+@pytest.mark.slow
+def test_a_run_is_told_as_json_and_as_a_page(tmp_path: Path) -> None:
+    page_file = tmp_path / "run.html"
+    words = ["run", "--seed", "5", "--seconds", "3", "--output", "json", "--report", str(page_file)]
+    done = CliRunner().invoke(command, words)
+    answer = json.loads(done.stdout)
+    assert (done.exit_code, answer["ok"], answer["data"]["seed"]) == (0, True, "5")
+    assert "Every property held" in page_file.read_text()
