@@ -31,8 +31,10 @@ def command(address: str, ready: bool, cluster: bool, timeout_ms: int, output: s
     else:
         well, text = probe(host, port, "/readyz" if ready else "/livez", timeout_ms / 1000)
     if output == "json":
-        errors = [] if well else [{"code": "NOT_WELL", "message": text}]
-        CommandAnswer("node-health", {"text": text}, errors).show(output, "")
+        answer = CommandAnswer("node-health", {"text": text})
+        if not well:
+            answer.errors.append({"code": "NOT_WELL", "message": text})
+        answer.show(output, "")
     else:
         click.echo(text)
     sys.exit(0 if well else 1)

@@ -159,7 +159,7 @@ def _fault_command(name: str) -> click.Command:
         is_quiet = output == "json"
         try:
             faults = _made(name, driver, folder, project, target, given)
-            lasts = seconds if seconds is not None else (0.0 if KINDS[name].is_of_this_process else None)
+            lasts = seconds if seconds is not None else (0.0 if KINDS[name].ends_with_us(driver) else None)
             answer.data = {"fault": name, "target": target, "did": _done(faults, lasts, is_quiet)}
         except (ClusterError, OSError) as error:
             answer.errors.append({"code": "CLUSTER_ERROR", "message": str(error)})

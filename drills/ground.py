@@ -14,6 +14,7 @@ from holdfast.drills.drill import QUICK
 from holdfast.drills.fault_kinds import KINDS, Given, Undoable
 from holdfast.localcluster import clocks
 from holdfast.localcluster.compose import ComposeCluster
+from holdfast.localcluster.compose_delays import DelayedPackets
 from holdfast.localcluster.compose_disks import ContainerDisks
 from holdfast.localcluster.compose_faults import healing_containers
 from holdfast.localcluster.endings import undisturbed
@@ -260,6 +261,9 @@ def not_possible(driver: str, faults: Sequence[str]) -> list[str]:
     reason = ContainerDisks.why_not() if on_disks else ""
     if reason:
         return [f"{', '.join(on_disks)}: containers cannot have disks of their own here: {reason}"]
+    reason = DelayedPackets.why_not() if "slow-links" in faults else ""
+    if reason:
+        return [f"slow-links: {reason}"]
     possible = ", ".join(fault for fault, kind in KINDS.items() if kind.on_containers is not None)
     return [
         f"{fault} is not possible with containers (possible: {possible}); use --driver local"

@@ -186,6 +186,12 @@ ON_CONTAINERS: dict[str, Entry] = {
     "power-loss": Entry(4, _container("power-loss")),
     "frozen-disk": Entry(1, _container("frozen-disk")),
     "slow-disk": Entry(1, _container("slow-disk")),
+    "slow-links": Entry(
+        1,
+        lambda c: c.ground.make(
+            "slow-links", [c.broker()], Given(seed=c.seed, delay_ms=c.chance.randrange(1, 200))
+        ),
+    ),
 }
 
 OF_CONTROLLER_CONTAINERS: dict[str, Entry] = {

@@ -161,6 +161,11 @@ class ComposeCluster(Nodes):
         """Tells one life of each container from the next; the same for one that is paused meanwhile."""
         return self._look("{{.State.StartedAt}} {{.State.FinishedAt}}")
 
+    def pids(self) -> dict[Node, int]:
+        """The first process of each container that runs, as this machine numbers it."""
+        found = {node: int(pid) for node, pid in self._look("{{.State.Pid}}").items()}
+        return {node: pid for node, pid in found.items() if pid}
+
     def addresses(self) -> dict[Node, str]:
         """The address of each container that runs and is on the network."""
         found = self._look("{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}")

@@ -1,6 +1,7 @@
 """Wall clocks that jump, of nodes that were started with the library for it (`localcluster.clocks`)."""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from holdfast.localcluster import clocks
@@ -35,9 +36,7 @@ class ClockJump(Fault):
             if not self.cluster.clock_file(node).exists():
                 raise FaultRefused(f"{node.name} has the machine's own clock: make the cluster with --clocks")
         for node in self.nodes:
-            clock = self.cluster.clock_file(node)
-            self._step(
-                "set-clock-right", lambda clock=clock: clocks.put_off(clock, self.by_s), node=node.name
-            )  # type: ignore[misc]
+            put_off = partial(clocks.put_off, self.cluster.clock_file(node), self.by_s)
+            self._step("set-clock-right", put_off, node=node.name)
         ahead = "ahead" if self.by_s >= 0 else "behind"
         return f"the wall clock of {self.target} jumped: it is {abs(self.by_s):,} s {ahead}"

@@ -1,14 +1,13 @@
 """Ctrl-C and SIGTERM in the middle of each action on containers: afterwards they are as before."""
 
-import shutil
 import signal
 import time
-from collections.abc import Iterator
 
 import pytest
 
 from holdfast.localcluster.compose import ComposeCluster
-from holdfast.localcluster.nodes import ClusterError
+from holdfast.localcluster.compose_delays import DelayedPackets
+from tests.containers.conftest import PROJECT
 from tests.e2e.chaos_command import ROOT, Command
 from tests.e2e.leftovers import leftovers
 
@@ -19,27 +18,14 @@ pytestmark = [
     pytest.mark.timeout(900),
 ]
 
-PROJECT = "holdfast-signals"
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
-@pytest.fixture(scope="module")
-def containers() -> Iterator[ComposeCluster]:
-    if shutil.which("docker") is None:
-        pytest.skip("docker is not installed")
-    try:
-        found = ComposeCluster.create(ROOT, PROJECT)
-        found.up()
-    except ClusterError as error:
-        pytest.skip(f"no containers here: {error}")
-    try:
-        yield found
-    finally:
-        found.down()
-
-
 @pytest.mark.parametrize("number", SIGNALS, ids=lambda number: number.name)
-@pytest.mark.parametrize("fault", ["kill", "stop", "pause", "partition"])
+@pytest.mark.parametrize(
+    "fault",
+    ["kill", "stop", "pause", "partition", *([] if DelayedPackets.why_not() else ["slow-links"])],
+)
 @pytest.mark.parametrize("waits", [True, False], ids=["lasting", "being-made"])
 def test_containers_are_as_before_after_a_signal(
     containers: ComposeCluster, fault: str, number: signal.Signals, waits: bool

@@ -1,6 +1,6 @@
 """Faults of containers: what Docker is asked, and that healing touches only what is not as it should be."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
@@ -133,6 +133,38 @@ def test_containers_are_parted_as_the_shape_says_and_healed(
     assert not ids & reached
     fault.heal()
     assert not Links.cut_now
+
+
+class Packets:
+    """Processes that only take notes."""
+
+    held: ClassVar[dict[int, Sequence[str]]] = {}
+
+    def __init__(self, delay_ms: int) -> None:
+        assert delay_ms == 50
+
+    def start(self, senders: Mapping[int, Sequence[str]]) -> None:
+        self.held.update(senders)
+
+    def stop(self) -> None:
+        self.held.clear()
+
+
+def test_slow_links_hold_packets_at_each_receiver_that_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compose_faults, "DelayedPackets", Packets)
+    docker = Docker()
+    down = docker.broker(3)
+    monkeypatch.setattr(
+        docker, "addresses", lambda: {n: f"10.0.0.{n.node_id}" for n in docker.nodes if n != down}
+    )
+    monkeypatch.setattr(docker, "pids", lambda: {n: n.node_id for n in docker.nodes if n != down})
+    others = [node for node in docker.nodes if node != docker.broker(2)]
+    fault = compose_faults.SlowLinksOfContainers(docker, [docker.broker(2)], others, 50)
+    assert "everything takes 50 ms longer" in fault.apply()
+    assert sorted(Packets.held.pop(2)) == ["10.0.0.1", "10.0.0.101", "10.0.0.102", "10.0.0.103"]
+    assert Packets.held == {pid: ["10.0.0.2"] for pid in (1, 101, 102, 103)}
+    fault.heal()
+    assert Packets.held == {}
 
 
 def test_a_disk_of_the_machine_is_never_cut_or_frozen() -> None:
