@@ -187,7 +187,7 @@ def _all_throughput(produced: Mapping[str, Any], consumed: Mapping[str, Any]) ->
         for name, found in reversed(read["consumers"].items()):
             bars.append((f"{size} B read, {name}", found["mb_s"], _GOOD))
         for count, found in reversed(block["throughput"].items()):
-            bars.append((f"{size} B produced, {count}", found["mb_s"], _GOOD))
+            bars.append((f"{size} B produced by {count}", found["mb_s"], _GOOD))
         bars.append((f"{size} B raw echo", block["limits"]["echo_mb_s"], _LIMIT))
         bars.append((f"{size} B raw append, three copies", block["limits"]["append_mb_s"], _LIMIT))
     return _spans(bars, "MB/s", "{:,.0f}")
@@ -212,7 +212,10 @@ def _all_latency(produced: Mapping[str, Any]) -> go.Figure:
             hovertemplate=f"%{{y}}: {name} %{{x:,.2f}} ms<extra></extra>",
         )  # fmt: skip
     echoes = [block["limits"]["echo_p50_ms"]["median"] for block in produced["sizes"].values()]
-    made.add_vline(x=min(echoes), line={"color": _LIMIT, "dash": "longdash"}, annotation_text="raw echo, p50")
+    made.add_scatter(
+        x=[min(echoes)] * 2, y=[rows[0][0], rows[-1][0]], name="raw echo, p50", mode="lines",
+        line={"color": _LIMIT, "dash": "longdash"}, hoverinfo="skip",
+    )  # fmt: skip
     made.update_xaxes(type="log")
     return _dressed(made, "ms", "", height=120 + 36 * len(rows))
 

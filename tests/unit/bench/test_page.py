@@ -43,7 +43,7 @@ def test_every_benchmark_is_on_the_page() -> None:
     assert "55 MB/s acknowledged by all replicas, back 61 ms after a kill" in text
     assert "Medians of 3 runs" in text
     assert text.count("Plotly.newPlot") == 4
-    for bar in ("100 B raw append, three copies", "100 B produced, 4", "100 B read, 1 records"):
+    for bar in ("100 B raw append, three copies", "100 B produced by 4", "100 B read, 1 records"):
         assert bar in text
     for row in ("100 B one at a time", "100 B, 4 at 25 MB", "to the last leader"):
         assert row in text
