@@ -1,6 +1,7 @@
 """Ctrl-C and SIGTERM in the middle of each action on containers: afterwards they are as before."""
 
 import signal
+import subprocess
 import time
 
 import pytest
@@ -30,7 +31,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 def test_containers_are_as_before_after_a_signal(
     containers: ComposeCluster, fault: str, number: signal.Signals, waits: bool
 ) -> None:
-    before = (leftovers(ROOT / "none"), containers.states(), containers.disconnected())
+    before = state(containers)
     words = ("--driver", "compose", "--project", PROJECT, "--target", "broker-2", "--seconds", "600")
     command = Command(fault, *words)
     if waits:
@@ -38,5 +39,21 @@ def test_containers_are_as_before_after_a_signal(
     else:  # while Docker is being asked, or just before or after it
         time.sleep(2.0)
     command.end(number)
-    assert (leftovers(ROOT / "none"), containers.states(), containers.disconnected()) == before
+    assert state(containers) == before
     containers.wait_ready(containers.nodes, 120)
+
+
+def state(containers: ComposeCluster) -> tuple[object, ...]:
+    """What a command could leave behind: on this machine, of the containers, and in their namespaces."""
+    return (
+        leftovers(ROOT / "none", PROJECT),
+        containers.states(),
+        containers.disconnected(),
+        [] if DelayedPackets.why_not() else [held(pid) for pid in containers.pids().values()],
+    )
+
+
+def held(pid: int) -> bool:
+    """Packets wait in the network namespace of the process."""
+    command = ["nsenter", "--target", str(pid), "--net", "iptables", "-S", "INPUT"]
+    return "NFQUEUE" in subprocess.run(command, capture_output=True, text=True, check=True).stdout
