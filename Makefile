@@ -13,10 +13,16 @@ PARALLEL := -n logical --dist worksteal
 GROUPED := -n logical --dist loadgroup --no-loadscope-reorder
 # pytest ends with 5 when ARGS leaves no test.
 OR_NONE := || [ $$? -eq 5 ]
-# With RETRY=1 tests of real processes that failed run once more, by themselves; both outputs stay to be read.
-# CI does so: a machine that others use is no reason to refuse a change, and a test that fails twice is one.
-once_more = $(if $(RETRY),|| { echo "those that failed once more:"; \
-  $(PYTEST) -m "$(1)" --last-failed --last-failed-no-failures none $(ARGS); })
+# Tests of real processes. With RETRY=1 those that failed run once more, by themselves; both outputs stay to be read.
+# CI does so: a machine that others use is no reason to refuse a change, and a test that fails twice is one. Only 1 says
+# that tests failed; when pytest ends otherwise it did not run them.
+define of_processes
+$(PYTEST) -m "$(1)" $(GROUPED) $(ARGS); code=$$?; \
+	if [ $$code -eq 1 ] && [ -n "$(RETRY)" ]; then \
+	  echo "those that failed once more:"; \
+	  $(PYTEST) -m "$(1)" --last-failed --last-failed-no-failures none $(ARGS); exit; fi; \
+	[ $$code -eq 5 ] || exit $$code
+endef
 .DEFAULT_GOAL := help
 .PHONY: help demo demo-compose test test-long test-all check lint bench fuzz sim mutants fmt docs clean
 
@@ -31,11 +37,11 @@ demo-compose: $(VENV)/.have-spark ## the demo against containers, killed with `d
 
 test: $(VENV)/.have-dev $(VENV)/.have-spark ## a guard for every rule, processes and Spark included
 	$(PYTEST) -m "not e2e and not spark and not long" $(PARALLEL) $(ARGS) $(OR_NONE)
-	$(PYTEST) -m "(e2e or spark) and not long" $(GROUPED) $(ARGS) $(OR_NONE) $(call once_more,(e2e or spark) and not long)
+	$(call of_processes,(e2e or spark) and not long)
 
 test-long: $(VENV)/.have-dev $(VENV)/.have-spark ## the further rows of long tables
 	$(PYTEST) -m "long and not e2e and not spark" $(PARALLEL) $(ARGS) $(OR_NONE)
-	$(PYTEST) -m "long and (e2e or spark)" $(GROUPED) $(ARGS) $(OR_NONE) $(call once_more,long and (e2e or spark))
+	$(call of_processes,long and (e2e or spark))
 
 test-all: test test-long ## everything, and with another Python when there is one
 	@for python in python3.14 python3.13 python3.12; do \
@@ -53,7 +59,7 @@ lint: $(VENV)/.have-dev ## all of check but the tests
 	$(BIN)/mypy holdfast tests
 	$(BIN)/lint-imports
 
-bench: $(VENV)/.have-dev ## figures beside the machine's own limits (ARGS="--quick --report bench.html": two minutes)
+bench: $(VENV)/.have-dev ## figures beside the machine's own limits (ARGS="--report bench.html --quick": two minutes)
 	$(BIN)/python -m holdfast.bench $(ARGS)
 
 fuzz: $(VENV)/.have-dev ## the property tests with many more examples

@@ -13,7 +13,7 @@ import click
 from holdfast.bench.cluster import PARTITIONS, BenchCluster, bench_cluster
 from holdfast.bench.figures import spread, table
 from holdfast.bench.machine import Limits, describe, measure
-from holdfast.bench.report import common, finish, note
+from holdfast.bench.report import Answer, common, finish, note
 from holdfast.bench.rounds import figures, run_round
 
 
@@ -32,7 +32,7 @@ def main(
     record_sizes: str,
     consumers: str,
     **given: Any,
-) -> None:
+) -> Answer:
     """Throughput of reading what is there."""
     data: dict[str, Any] = {"machine": describe(), "runs": runs, "settings": given, "sizes": {}}
     with bench_cluster(bootstrap_server, folder) as cluster:
@@ -40,7 +40,7 @@ def main(
             data["sizes"][size] = _measure_size(
                 cluster, runs, size, list(map(int, consumers.split(","))), given
             )
-    finish("bench-consume", data, _text(data), as_json=as_json)
+    return finish("bench-consume", data, _text(data), as_json=as_json)
 
 
 def _measure_size(

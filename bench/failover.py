@@ -16,7 +16,7 @@ import click
 from holdfast.bench.cluster import BenchCluster, bench_cluster
 from holdfast.bench.figures import latency, table
 from holdfast.bench.machine import describe
-from holdfast.bench.report import common, finish, note
+from holdfast.bench.report import Answer, common, finish, note
 from holdfast.client.core.batch import Batch
 from holdfast.client.core.outcomes import DeliveryOutcome
 from holdfast.client.producer import Producer
@@ -118,7 +118,7 @@ class FailoverLoad:
 @click.option("--pause-ms", type=float, default=2.0, show_default=True, help="Between writes to a partition.")
 def main(
     bootstrap_server: str | None, folder: Path | None, runs: int, as_json: bool, kills: int, pause_ms: float
-) -> None:
+) -> Answer:
     """Time from kill -9 of a leader to the next acknowledged write of each of its partitions."""
     del runs
     if bootstrap_server is not None:
@@ -143,7 +143,7 @@ def main(
         ("FAILOVER ms", "partitions", "p50", "p90", "p99", "max", "never", "records failed"),
         [(f"{kills} kills", str(found.count), *row, str(load.never), str(load.acks.failed))],
     )
-    finish("bench-failover", data, text, as_json=as_json)
+    return finish("bench-failover", data, text, as_json=as_json)
 
 
 if __name__ == "__main__":

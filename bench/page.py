@@ -1,10 +1,12 @@
-"""The page of a quick benchmark: pictures next to the machine's own limits. Opens without a network."""
+"""The page of a benchmark, quick or whole: pictures next to the machine's own limits. It needs no network."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
 import plotly.graph_objects as go
+
+from holdfast.bench.report import Answer
 
 #: Readable on a light and on a dark page, as in report.picture.
 _INK, _GRID = "#7c858f", "rgba(124,133,143,0.25)"
@@ -17,24 +19,83 @@ _STYLE = """
 body { margin:0; background:var(--page); color:var(--ink); font:15px/1.5 system-ui,sans-serif }
 main { max-width:1100px; margin:0 auto; padding:20px } h1 { font-size:26px; line-height:1.25; margin:0 0 4px }
 h2 { font-size:18px; margin:32px 0 0 } .soft { color:var(--soft) } table { border-collapse:collapse }
+.wide { overflow-x:auto } pre { font-size:12px; line-height:1.4 }
 td { padding:4px 16px 4px 0; border-bottom:1px solid var(--line); vertical-align:top }
 """
 
 
+#: (title, a sentence below it, the picture)
+_Pictures = Sequence[tuple[str, str, go.Figure]]
+_FAILOVER = "From <code>kill -9</code> of a leader to the next acknowledged write, each partition a point."
+
+
 def page(data: Mapping[str, Any], results: list[tuple[str, str]]) -> str:
     """`data` as `bench.quick` measures it, `results` as it says them."""
-    machine, produced = data["machine"], data["produce"]
     lines = "".join(f"<tr><td>{escape(name)}</td><td>{escape(text)}</td></tr>" for name, text in results)
     pictures = (
         ("Megabytes a second", "Next to what the same machine does without a cluster.", _throughput(data)),
         ("Latency over load", "From when a record should have left, so a stall hides nothing.", _load(data)),
-        (
-            "Failover",
-            "From <code>kill -9</code> of a leader to the next acknowledged write, each partition a point.",
-            _failover(data),
-        ),
+        ("Failover", _FAILOVER, _failover(data["failover"]["waits_ms"])),
         ("Growth with partitions", "Three replicas each, on three brokers.", _growth(data)),
     )
+    return _page(
+        data["produce"]["mb_s"],
+        data["failover"]["p50_ms"],
+        data["machine"],
+        f"One run of each, {data['seconds']:.0f} s in all: hints, no medians. "
+        f"Records of {data['settings']['record_bytes']} bytes.",
+        f"<table>{lines}</table>",
+        pictures,
+    )
+
+
+def page_of_all(answers: Mapping[str, Answer]) -> str:
+    """`answers` of `produce`, `consume`, `failover` and `recovery`."""
+    produced, failover = answers["produce"].data, answers["failover"].data
+    runs = produced["runs"]
+    best = max(
+        (
+            found["mb_s"]["median"]
+            for block in produced["sizes"].values()
+            for found in block["throughput"].values()
+        ),
+    )
+    pictures = (
+        (
+            "Megabytes a second",
+            "Next to what the machine does without a cluster; a line is from the lowest to the highest run.",
+            _all_throughput(produced, answers["consume"].data),
+        ),
+        (
+            "Latency",
+            "Records one at a time, and paced below the highest rate, from when each should have left.",
+            _all_latency(produced),
+        ),
+        ("Failover", _FAILOVER, _failover(failover["waits_ms"])),
+        (
+            "After a power cut of all nodes",
+            f"{answers['recovery'].data['partitions']:,} partitions get leaders by a comparison of logs.",
+            _recovery(answers["recovery"].data),
+        ),
+    )
+    texts = "".join(
+        f'<div class="wide"><pre>{escape(answer.text)}</pre></div>' for answer in answers.values()
+    )
+    return _page(
+        best,
+        failover["wait"]["p50_ms"],
+        produced["machine"],
+        f"Medians of {runs} run{'s' if runs > 1 else ''}.",
+        "",
+        pictures,
+        f"<h2>As printed</h2>{texts}",
+    )
+
+
+def _page(
+    mb_s: float, back_ms: float, machine: Mapping[str, Any], how: str, top: str, pictures: _Pictures,
+    bottom: str = "",
+) -> str:  # fmt: skip
     drawn = "".join(
         f"<h2>{title}</h2><p class=soft>{text}</p>{_html(picture, is_first=number == 0)}"
         for number, (title, text, picture) in enumerate(pictures)
@@ -43,13 +104,11 @@ def page(data: Mapping[str, Any], results: list[tuple[str, str]]) -> str:
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>Holdfast: benchmark</title><style>{_STYLE}</style></head><body><main>"
-        f"<h1>{produced['mb_s']:.0f} MB/s acknowledged by all replicas, back "
-        f"{data['failover']['p50_ms']:.0f} ms after a kill</h1>"
+        f"<h1>{mb_s:.0f} MB/s acknowledged by all replicas, back {back_ms:.0f} ms after a kill</h1>"
         f'<p class="soft">{machine["cpus"]} x {escape(str(machine["cpu_model"]))}, '
         f"{escape(str(machine['system']))}, Python {machine['python']}, load {machine['load_average']:.1f} "
-        f"at the start. One run of each, {data['seconds']:.0f} s in all: hints, no medians. Three replicas, "
-        f"acks=all, min.insync.replicas 2, records of {data['settings']['record_bytes']} bytes.</p>"
-        f"<table>{lines}</table>{drawn}</main></body></html>"
+        f"at the start. {how} Three replicas, acks=all, min.insync.replicas 2.</p>"
+        f"{top}{drawn}{bottom}</main></body></html>"
     )
 
 
@@ -92,8 +151,8 @@ def _load(data: Mapping[str, Any]) -> go.Figure:
     return _dressed(made, "records/s", "ms")
 
 
-def _failover(data: Mapping[str, Any]) -> go.Figure:
-    waits = sorted(data["failover"]["waits_ms"])
+def _failover(waits_ms: Sequence[float]) -> go.Figure:
+    waits = sorted(waits_ms)
     made = go.Figure()
     made.add_scatter(
         x=waits, y=[(number + 1) / len(waits) for number in range(len(waits))], mode="lines+markers",
@@ -119,6 +178,74 @@ def _growth(data: Mapping[str, Any]) -> go.Figure:
     made.update_yaxes(rangemode="tozero")
     made.update_xaxes(rangemode="tozero")
     return _dressed(made, "partitions", "s")
+
+
+def _all_throughput(produced: Mapping[str, Any], consumed: Mapping[str, Any]) -> go.Figure:
+    bars: list[tuple[str, Mapping[str, float], str]] = []
+    for size, block in produced["sizes"].items():
+        read = consumed["sizes"].get(size, {"consumers": {}})
+        for name, found in reversed(read["consumers"].items()):
+            bars.append((f"{size} B read, {name}", found["mb_s"], _GOOD))
+        for count, found in reversed(block["throughput"].items()):
+            bars.append((f"{size} B produced by {count}", found["mb_s"], _GOOD))
+        bars.append((f"{size} B raw echo", block["limits"]["echo_mb_s"], _LIMIT))
+        bars.append((f"{size} B raw append, three copies", block["limits"]["append_mb_s"], _LIMIT))
+    return _spans(bars, "MB/s", "{:,.0f}")
+
+
+def _all_latency(produced: Mapping[str, Any]) -> go.Figure:
+    rows: list[tuple[str, Mapping[str, Any]]] = []
+    for size, block in produced["sizes"].items():
+        if "one_by_one" in block:
+            rows.append((f"{size} B one at a time", block["one_by_one"]["latency"]))
+        for count, found in block["throughput"].items():
+            rows.append((f"{size} B, {count} at {found['paced_mb_s']:.0f} MB/s", found["paced_latency"]))
+    made = go.Figure()
+    for key, name, color, symbol in (
+        ("p50_ms", "p50", _GOOD, "circle"),
+        ("p99_ms", "p99", _SLOW, "diamond"),
+        ("p999_ms", "p99.9", _BAD, "x"),
+    ):
+        made.add_scatter(
+            y=[row for row, _ in rows], x=[found[key]["median"] for _, found in rows], name=name,
+            mode="markers", marker={"color": color, "symbol": symbol, "size": 11},
+            hovertemplate=f"%{{y}}: {name} %{{x:,.2f}} ms<extra></extra>",
+        )  # fmt: skip
+    echoes = [block["limits"]["echo_p50_ms"]["median"] for block in produced["sizes"].values()]
+    made.add_scatter(
+        x=[min(echoes)] * 2, y=[rows[0][0], rows[-1][0]], name="raw echo, p50", mode="lines",
+        line={"color": _LIMIT, "dash": "longdash"}, hoverinfo="skip",
+    )  # fmt: skip
+    made.update_xaxes(type="log")
+    return _dressed(made, "ms", "", height=120 + 36 * len(rows))
+
+
+def _recovery(data: Mapping[str, Any]) -> go.Figure:
+    steps = (
+        ("to the last leader", "to_leaders_s"),
+        ("to all brokers unfenced", "to_unfenced_s"),
+        ("logs opened and recovered", "logs_s"),
+        ("processes started to the last registration", "to_registration_s"),
+    )
+    return _spans([(name, data[key], _GOOD) for name, key in steps], "s", "{:,.2f}")
+
+
+def _spans(bars: Sequence[tuple[str, Mapping[str, float], str]], unit: str, digits: str) -> go.Figure:
+    """Medians, with a line from the lowest to the highest run."""
+    made = go.Figure()
+    medians = [found["median"] for _, found, _ in bars]
+    made.add_bar(
+        orientation="h", y=[name for name, _, _ in bars], x=medians,
+        marker={"color": [color for _, _, color in bars]}, text=[digits.format(value) for value in medians],
+        textposition="inside", insidetextanchor="start",
+        error_x={
+            "type": "data", "symmetric": False, "color": _INK,
+            "array": [found["high"] - found["median"] for _, found, _ in bars],
+            "arrayminus": [found["median"] - found["low"] for _, found, _ in bars],
+        },
+        hovertemplate=f"%{{y}}: %{{x:,.2f}} {unit}<extra></extra>",
+    )  # fmt: skip
+    return _dressed(made, unit, "", height=100 + 30 * len(bars))
 
 
 def _dressed(made: go.Figure, x: str, y: str, height: int = 340) -> go.Figure:

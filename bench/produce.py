@@ -15,7 +15,7 @@ import click
 from holdfast.bench.cluster import PARTITIONS, BenchCluster, bench_cluster
 from holdfast.bench.figures import Latency, Spread, corrected, latency, latency_spreads, spread, table
 from holdfast.bench.machine import Limits, describe, measure
-from holdfast.bench.report import common, finish, note
+from holdfast.bench.report import Answer, common, finish, note
 from holdfast.bench.rounds import Round, figures, run_round
 
 #: Share of the fastest rate at which latency under load is taken.
@@ -41,7 +41,7 @@ def main(
     producers: str,
     one_by_one: int,
     **given: Any,
-) -> None:
+) -> Answer:
     """Throughput, latency under load, and one record at a time."""
     with bench_cluster(bootstrap_server, folder) as cluster:
         bench = _Bench(cluster, runs, given)
@@ -51,7 +51,7 @@ def main(
                 bench.throughput(size, count)
             if one_by_one:
                 bench.one_by_one(size, one_by_one)
-    finish("bench-produce", bench.data, bench.text(), as_json=as_json)
+    return finish("bench-produce", bench.data, bench.text(), as_json=as_json)
 
 
 class _Bench:

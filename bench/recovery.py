@@ -21,7 +21,7 @@ import click
 from holdfast.bench.cluster import MIN_ISR, REPLICATION_FACTOR, BenchCluster, own_cluster
 from holdfast.bench.figures import Spread, spread, table
 from holdfast.bench.machine import describe
-from holdfast.bench.report import common, finish, note
+from holdfast.bench.report import Answer, common, finish, note
 from holdfast.client.producer import Producer
 from holdfast.localcluster.nodes import Node
 from holdfast.localcluster.processes import LocalCluster
@@ -80,7 +80,7 @@ def main(
     partitions: int,
     records: int,
     driver: str,
-) -> None:
+) -> Answer:
     """Time from the last registration to the last leader, after all nodes went down at once."""
     if bootstrap_server is not None:
         raise click.UsageError("recovery cuts the power of a cluster, so it starts one of its own")
@@ -105,7 +105,7 @@ def main(
         "compared": [one.compared for one in found],
         **spreads,
     }
-    finish("bench-recovery", data, _text(partitions, data["power_loss"], spreads), as_json=as_json)
+    return finish("bench-recovery", data, _text(partitions, data["power_loss"], spreads), as_json=as_json)
 
 
 def _text(partitions: int, driver: str, spreads: Mapping[str, Spread]) -> str:

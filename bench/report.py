@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import asdict, is_dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import click
 
@@ -43,14 +43,22 @@ def note(text: str) -> None:
         click.echo(text, err=True)
 
 
-def finish(command: str, data: dict[str, Any], text: str, *, as_json: bool) -> None:
-    """Print the answer."""
+class Answer(NamedTuple):
+    """What a benchmark found: with plain values only, and as it is printed for people."""
+
+    data: dict[str, Any]
+    text: str
+
+
+def finish(command: str, data: dict[str, Any], text: str, *, as_json: bool) -> Answer:
+    """Print the answer, and hand it to a caller that makes a page of several."""
+    plain = json.loads(json.dumps(data, default=_plain))
     if as_json:
-        body = {"schema": f"holdfast.{command}/1", "ok": True, "data": data, "errors": []}
-        json.dump(body, sys.stdout, default=_plain)
+        json.dump({"schema": f"holdfast.{command}/1", "ok": True, "data": plain, "errors": []}, sys.stdout)
         click.echo()
     else:
         click.echo(text)
+    return Answer(plain, text)
 
 
 def _plain(value: Any) -> Any:

@@ -24,6 +24,7 @@ from holdfast.broker.core.events import (
     LogsLoaded,
     LogsOffline,
     ShutdownWanted,
+    SpaceLow,
     Started,
     Stop,
 )
@@ -74,6 +75,8 @@ def raft_config(config: BrokerConfig, folder: str) -> RaftConfig:
         election_backoff_max_ms=static["controller.quorum.election.backoff.max.ms"],
         request_timeout_ms=static["controller.quorum.request.timeout.ms"],
         retry_backoff_ms=static["controller.quorum.retry.backoff.ms"],
+        snapshot_bytes=static["metadata.log.max.record.bytes.between.snapshots"],
+        snapshot_interval_ms=static["metadata.log.max.snapshot.interval.ms"] or None,
     )
 
 
@@ -151,6 +154,7 @@ class BrokerNode:
         self.log_manager.on_stall(
             lambda is_stalled, text: self.server.pump.post(DisksStalled(is_stalled, text))
         )
+        self.log_manager.on_space(lambda keys: self.server.pump.post(SpaceLow(keys)))
         self.log_manager.on_damage(self._log_damaged, self._log_put_aside)
         self._raft = RaftDriver(
             runtime, raft_config(config, folder), self._metadata_log, self.server, self._failed
@@ -319,11 +323,11 @@ class BrokerNode:
 
     def metrics(self) -> Iterable[MetricFamily]:
         """All families of this node."""
-        found = families(self.core, self.server.bytes_out, self.server.replication_bytes_out)
-        found += self.log_manager.stats()
-        for listener in self._listeners:
-            found += listener.stats()
-        return merged(found + self._raft.stats() + self._shares.stats())
+        yield from families(self.core, self.server.bytes_out, self.server.replication_bytes_out)
+        yield from self.log_manager.stats()
+        yield from merged(family for listener in self._listeners for family in listener.stats())
+        yield from self._raft.stats()
+        yield from self._shares.stats()
 
 
 async def run(config: BrokerConfig, runtime: Runtime, signals: machine.StopSignals) -> int:

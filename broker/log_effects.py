@@ -31,6 +31,7 @@ from holdfast.broker.core.events import (
     Flushed,
     LogOpened,
     LogsOffline,
+    LogStartStored,
     MoveLogStart,
     OpenLog,
     Reset,
@@ -52,9 +53,9 @@ from holdfast.protocol.batch_validation import (
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.record_batch import CorruptBatch
 from holdfast.runtime.api import DiskError, OutOfResources, Runtime
+from holdfast.storage.core.continuation import BeginsWithinBatch, InvalidAppend
 from holdfast.storage.core.files import folder_name
 from holdfast.storage.core.producer_state import Duplicate, Rejected
-from holdfast.storage.log import InvalidAppend
 from holdfast.storage.log_dir import LogDir
 from holdfast.storage.meta_properties import LogDirRefused
 
@@ -160,8 +161,12 @@ class LogEffects:
             managed = self._log_manager.managed(item.key)
             if managed is None:
                 results.append((item.key, _GONE, 0, False))
-            elif self.is_settled(item.key, managed) and not managed.log.needs_roll(len(item.records)):
-                results.append(_append_fetched_one(managed, item))
+            elif (
+                self.is_settled(item.key, managed)
+                and not managed.log.needs_roll(len(item.records))
+                and (result := _append_fetched_one(managed, item)) is not None
+            ):
+                results.append(result)
             else:
                 self._in_order(item.key, managed, partial(self._append_fetched_later, managed, item))
         if results:
@@ -170,8 +175,22 @@ class LogEffects:
     async def _append_fetched_later(self, managed: ManagedLog, item: FetchedRecords) -> None:
         result: FetchedResult = (item.key, _GONE, 0, False)
         if await self._has_room(item.key, managed, len(item.records)):
-            result = _append_fetched_one(managed, item)
+            appended = _append_fetched_one(managed, item)
+            result = appended or await self._begin_within_batch(managed, item)
         self._post(FetchedAppended((result,)))
+
+    async def _begin_within_batch(self, managed: ManagedLog, item: FetchedRecords) -> FetchedResult:
+        """Begin an empty log anew at the batch that holds its start."""
+        try:
+            appended = await managed.log.begin_within(item.records, item.leader_epoch)
+        except (CorruptBatch, InvalidAppend) as error:
+            return item.key, str(error), 0, False
+        except DiskError as error:
+            self._log_manager.failed(managed, error)
+            return item.key, str(error), 0, False
+        managed.log_dir.space.took(len(item.records))
+        await self._log_manager.store_log_start(managed)
+        return item.key, None, len(item.records), appended.must_flush
 
     async def _has_room(self, key: PartitionId, managed: ManagedLog, size_bytes: int) -> bool:
         """Roll if so many bytes need it; False when the log is closed before or meanwhile."""
@@ -240,8 +259,10 @@ class LogEffects:
                 await managed.log.flush()
             except DiskError as error:
                 self._log_manager.failed(managed, error)
-            else:
-                managed.log.move_start(effect.offset)
+                return
+            managed.log.move_start(effect.offset)
+            if effect.is_stored and await self._log_manager.store_log_start(managed):
+                self._post(LogStartStored(effect.key))
 
     def truncate(self, effect: Truncate) -> None:
         """Truncate the log (R81)."""
@@ -414,12 +435,15 @@ def _refused(item: BatchToAppend, code: ErrorCode, text: str) -> AppendResult:
     return AppendResult(item.key, item.leader_epoch, -1, -1, len(item.batch), code, text)
 
 
-def _append_fetched_one(managed: ManagedLog, item: FetchedRecords) -> FetchedResult:
+def _append_fetched_one(managed: ManagedLog, item: FetchedRecords) -> FetchedResult | None:
+    """None when the log is to begin anew at the batch that holds its start."""
     space = managed.log_dir.space
     if not space.has_room_for_copy(len(item.records)):
         return item.key, space.why_not(managed.log_dir.path), 0, False
     try:
         appended = managed.log.append_as_follower(item.records, leader_epoch=item.leader_epoch)
+    except BeginsWithinBatch:
+        return None
     except (CorruptBatch, InvalidAppend, DiskError) as error:
         return item.key, str(error), 0, False
     space.took(len(item.records))

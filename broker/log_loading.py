@@ -10,7 +10,6 @@ from collections.abc import Callable
 from functools import partial
 
 from holdfast.broker.damaged_logs import DamagedLogs
-from holdfast.broker.shortage import waited_out
 from holdfast.metadata.ids import PartitionId
 from holdfast.protocol.topic_names import TopicPartition
 from holdfast.runtime.api import DiskError, Runtime
@@ -29,6 +28,7 @@ from holdfast.storage.core.files import (
 from holdfast.storage.log import Log
 from holdfast.storage.log_dir import LogDir
 from holdfast.storage.quarantine import DamageNote
+from holdfast.storage.shortage import waited_out
 
 _log = logging.getLogger("holdfast.log_manager")
 

@@ -18,13 +18,15 @@ from functools import partial
 
 from holdfast.broker.clean_shutdown_marks import CleanShutdownMarks
 from holdfast.broker.core.events import DamagedReplica
-from holdfast.broker.core.replicas.log_metrics import LogDirState, LogState, log_families, scrub_families
+from holdfast.broker.core.replicas.log_metrics import scrub_families
 from holdfast.broker.damaged_logs import DamagedLogs, note_of
 from holdfast.broker.dir_watch import StallWatch, measure_space
-from holdfast.broker.housekeeping import Housekeeping, Interval
+from holdfast.broker.housekeeping import Housekeeping
+from holdfast.broker.interval_flush import IntervalFlush
 from holdfast.broker.log_loading import LogLoader
+from holdfast.broker.log_stats import log_stats
 from holdfast.broker.managed_log import LogDirContent, ManagedLog
-from holdfast.broker.parallel import Work, in_parallel
+from holdfast.broker.parallel import in_parallel
 from holdfast.broker.scrubber import Scrubber
 from holdfast.metadata.ids import PartitionId
 from holdfast.protocol.topic_names import TopicPartition
@@ -50,8 +52,6 @@ CONCURRENCY = 8
 _SPACE_MS = 1000
 #: Looks at the log dirs within the time after which one has stalled.
 STALL_CHECKS = 4
-#: Sleep of the interval flush, in ms, while no log has `flush.ms`.
-_IDLE_MS = 1000
 #: Errors of a lock that another process holds: an operator's mistake, not a failed disk.
 _LOCKED = frozenset({errno.EWOULDBLOCK, errno.EAGAIN})
 
@@ -109,10 +109,14 @@ class LogManager:
         self._offline_listener: Callable[[bytes, Sequence[PartitionId]], None] | None = None
         self._damage_listener: Callable[[PartitionId, str], None] | None = None
         self._aside_listener: Callable[[PartitionId], None] | None = None
+        #: logs in dirs that are short of room, as the listener heard last
+        self._short: frozenset[PartitionId] = frozenset()
+        self._space_listener: Callable[[frozenset[PartitionId]], None] = lambda keys: None
         self._housekeeping = Housekeeping(runtime)
         self._scrubber = Scrubber(runtime, self._housekeeping, self._logs_in, self._dir_failed, config.scrub)
-        #: of the task that flushes by time
-        self._flush_interval: Interval | None = None
+        self._interval_flush = IntervalFlush(
+            runtime, self._housekeeping, lambda one: self._managed.get(one.key) is one, self.failed
+        )
         #: {path of a log dir: logs still to be opened}
         self._remaining: dict[str, int] = {}
         self._flush_stats = FlushStats()
@@ -217,7 +221,7 @@ class LogManager:
         log.flush_stats = self._flush_stats
         self._managed[key] = managed = ManagedLog(partition, log_dir, log, serial)
         self.logs[key] = log
-        self._watch_flush_ms(managed)
+        self._interval_flush.watch(managed)
 
     def start(self, high_watermark_of: Callable[[PartitionId], int | None]) -> None:
         """Begin housekeeping. `high_watermark_of(key)` is None while the broker does not know it."""
@@ -235,7 +239,7 @@ class LogManager:
             ("stall check", max(1, config.stall_ms // STALL_CHECKS), self._check_stall),
         ):
             self._housekeeping.repeat(name, interval_ms, work)
-        self._housekeeping.start("interval flush", self._flush_by_time())
+        self._housekeeping.start("interval flush", self._interval_flush.run(CONCURRENCY))
         self._scrubber.start(self._online_dirs())
 
     # --- what is there ---------------------------------------------------------------------------------
@@ -273,43 +277,18 @@ class LogManager:
     def configure(self, managed: ManagedLog, config: LogConfig) -> None:
         """Apply a topic's settings to a log."""
         managed.log.config = config
-        self._watch_flush_ms(managed)
-
-    def _watch_flush_ms(self, managed: ManagedLog) -> None:
-        """The task that flushes by time sleeps as long as the known policies allow."""
-        if managed.log.flush_policy.flush_ms is not None and self._flush_interval is not None:
-            self._flush_interval.end()
+        self._interval_flush.watch(managed)
 
     def stats(self) -> list[MetricFamily]:
         """Metrics of the logs and their dirs."""
-        counts = Counter(managed.log_dir.path for managed in self._managed.values())
-        aside = self._damaged.counts()
-        found = log_families(
-            (
-                LogState(
-                    managed.partition.topic,
-                    managed.log.size_bytes,
-                    managed.log.unflushed_bytes,
-                    managed.log.log_end_offset - managed.log.flushed_offset,
-                )
-                for managed in self._managed.values()
-            ),
-            (
-                *(LogDirState(path, False, 0, 0, None, 0) for path in self._absent),
-                *(
-                    LogDirState(
-                        d.path,
-                        d.is_online,
-                        counts[d.path],
-                        self._remaining.get(d.path, 0),
-                        d.space,
-                        aside[d.path],
-                    )
-                    for d in self._dirs
-                ),
-            ),
-            self._flush_stats,
-            self._damaged.found_count,
+        found = log_stats(
+            self._managed.values(),
+            self._dirs,
+            self._absent,
+            remaining=self._remaining,
+            aside=self._damaged.counts(),
+            found_damaged=self._damaged.found_count,
+            flush_stats=self._flush_stats,
         )
         return found + scrub_families(self._scrubber.counts)
 
@@ -347,6 +326,10 @@ class LogManager:
     def on_stall(self, listener: Callable[[bool, str], None]) -> None:
         """Call `listener(is_stalled, why)` when an online log dir answers no more, and when all do again."""
         self._stalls.listener = listener
+
+    def on_space(self, listener: Callable[[frozenset[PartitionId]], None]) -> None:
+        """Call `listener(keys)` when the logs in dirs that are short of room are others than before."""
+        self._space_listener = listener
 
     # --- create and delete -----------------------------------------------------------------------------
 
@@ -483,9 +466,27 @@ class LogManager:
             except DiskError as error:
                 self._dir_failed(log_dir, error)
 
+    async def store_log_start(self, managed: ManagedLog) -> bool:
+        """Store durably where a log begins; False when its dir has failed."""
+        start_offset = managed.log.log_start_offset
+        try:
+            await managed.log_dir.share_log_offsets(partial(self._log_offsets, managed.log_dir))
+        except DiskError as error:
+            self.failed(managed, error)
+            return False
+        managed.log.start_stored(start_offset)
+        return True
+
     async def measure_space(self) -> None:
         """Ask how full the device of each dir is."""
         await measure_space(self._disk, self._online_dirs(), self._dir_failed)
+        short = {log_dir.path for log_dir in self._online_dirs() if log_dir.space.is_short}
+        keys = frozenset(
+            key for key, managed in (self._managed.items() if short else ()) if managed.log_dir.path in short
+        )
+        if keys != self._short:
+            self._short = keys
+            self._space_listener(keys)
 
     def _logs_in(self, log_dir: LogDir) -> list[tuple[PartitionId, ManagedLog]]:
         return [(key, managed) for key, managed in self._managed.items() if managed.log_dir is log_dir]
@@ -560,34 +561,6 @@ class LogManager:
 
     async def _check_stall(self) -> None:
         self._stalls.check(self._online_dirs())
-
-    async def _flush_by_time(self) -> None:
-        clock = self._runtime.clock
-        while not self._housekeeping.is_stopping:
-            # Before the logs are looked at: a policy that comes meanwhile ends it too.
-            interval = self._flush_interval = Interval()
-            now_ms = clock.now_ms()
-            wake_ms = now_ms + _IDLE_MS
-            due: list[Work] = []
-            for managed in self._managed.values():
-                policy = managed.log.flush_policy
-                if policy.flush_ms is None:
-                    continue
-                if policy.is_due(now_ms):
-                    due.append(partial(self._flush, managed))
-                elif policy.deadline_ms is not None:
-                    wake_ms = min(wake_ms, policy.deadline_ms)
-                # An append after this moment waits at least that long; `configure` ends the pause for others.
-                wake_ms = min(wake_ms, now_ms + max(1, policy.flush_ms))
-            if due:
-                await in_parallel(self._runtime.tasks, "interval flush", due, CONCURRENCY)
-            await self._housekeeping.pause(wake_ms - clock.now_ms(), interval)
-
-    async def _flush(self, managed: ManagedLog) -> None:
-        try:
-            await managed.log.flush()
-        except DiskError as error:
-            self.failed(managed, error)
 
     # --- failure and end -------------------------------------------------------------------------------
 

@@ -4,7 +4,6 @@ Owns the pump and the exchanges in flight; decides nothing. When no event is lef
 send what has piled up. After any exception the node sends nothing more and ends (A-20).
 """
 
-import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -42,6 +41,7 @@ from holdfast.broker.core.events import (
     Respond,
     RowsOmitted,
     SendFetch,
+    SnapshotLoaded,
     StartEpoch,
     Stop,
     StoreBrokerEpoch,
@@ -62,6 +62,7 @@ from holdfast.metadata.answer_steps import AnswerSteps
 from holdfast.metadata.ids import PartitionId
 from holdfast.metadata.questions import QUESTION_APIS, Asked, answer_steps
 from holdfast.metadata.shown_changes import shows_changes
+from holdfast.metadata.snapshot import MetadataState, SnapshotReader, snapshot_values
 from holdfast.protocol.api_keys import ApiKey
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.fetch import (
@@ -78,7 +79,9 @@ from holdfast.protocol.messages.list_offsets import (
 )
 from holdfast.protocol.messages.produce import ProduceRequest
 from holdfast.protocol.messages.topics import CreateTopicsRequest, CreateTopicsResponse
+from holdfast.raft.snapshot_files import SnapshotSource
 from holdfast.rpc.channel import CallRefused, was_surely_not_done
+from holdfast.rpc.long_answers import answer_in_steps
 from holdfast.rpc.server import Exchange
 from holdfast.runtime.api import DiskError, NetworkError, Runtime
 from holdfast.runtime.pump import Pump
@@ -97,6 +100,7 @@ FORWARDED_APIS = (
     ApiKey.UPDATE_FEATURES,
     ApiKey.UNREGISTER_BROKER,
     ApiKey.ADD_RAFT_VOTER,
+    ApiKey.FETCH_SNAPSHOT,
 )
 #: What the coordinator of a group answers, or in one case any broker.
 GROUP_APIS = (
@@ -199,9 +203,22 @@ class BrokerServer:
 
     # --- RaftListener --------------------------------------------------------------------------------------
 
-    def on_committed(self, entries: Sequence[tuple[int, int, bytes]], committed_offset: int) -> None:
+    def on_committed(self, entries: Sequence[tuple[int, int, bytes, int]], committed_offset: int) -> None:
         """Metadata has been committed."""
         self.pump.post(MetadataCommitted(tuple(entries), committed_offset))
+
+    def snapshot_source(self) -> SnapshotSource | None:
+        """See `raft.snapshotter.SnapshotOwner`."""
+        state = self.core.metadata_state
+        return SnapshotSource(state.image.offset, snapshot_values(state)) if state.image.offset else None
+
+    def snapshot_sink(self) -> SnapshotReader:
+        """See `raft.snapshotter.SnapshotOwner`."""
+        return SnapshotReader()
+
+    def on_snapshot(self, state: MetadataState, offset: int) -> None:
+        """See `raft.snapshotter.SnapshotOwner`."""
+        self.pump.post(SnapshotLoaded(state))
 
     def on_voters_wanted(self, raft_epoch: int) -> None:
         """See `raft.driver.RaftListener`."""
@@ -222,6 +239,7 @@ class BrokerServer:
             ApiKey.PRODUCE,
             ApiKey.FETCH,
             ApiKey.LIST_OFFSETS,
+            ApiKey.DELETE_RECORDS,
             ApiKey.INIT_PRODUCER_ID,
             ApiKey.OFFSET_FOR_LEADER_EPOCH,
         ):
@@ -276,16 +294,7 @@ class BrokerServer:
             self._answer_in_steps(exchange, answer_steps(core.image, exchange.message, asked))
 
     def _answer_in_steps(self, exchange: Exchange, steps: AnswerSteps) -> None:
-        """One step now, the others in later turns of the event loop."""
-        if self.pump.is_ended or not exchange.is_open:
-            exchange.drop()
-            return
-        try:
-            next(steps)
-        except StopIteration as done:
-            exchange.respond(done.value)
-        else:
-            asyncio.get_running_loop().call_soon(self._answer_in_steps, exchange, steps)
+        answer_in_steps(self._runtime.tasks, exchange, steps, lambda: self.pump.is_ended)
 
     def _log_dirs(self, exchange: Exchange) -> None:
         if self.pump.is_ended:

@@ -28,6 +28,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "consumer-perf-test": ("holdfast.cli.perf.consumer", "Measure how fast records are read."),
     "controller": ("holdfast.cli.node", "Run a controller in the foreground."),
+    "delete-records": ("holdfast.cli.delete_records", "Delete the records of partitions below an offset."),
     "demo": (
         "holdfast.drills.demo.command",
         "Produce while processes are killed, then prove with Spark what survived.",

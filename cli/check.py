@@ -63,7 +63,10 @@ def command() -> None:
     show_default=True,
     help="Form of the answer.",
 )
-def can_stop_command(broker_id: int, form: str, **given: Any) -> None:
+@click.option(
+    "--output", type=click.Choice(["text", "json"]), help="As with other commands: json is --format json."
+)
+def can_stop_command(broker_id: int, form: str, output: str | None, **given: Any) -> None:
     """Tell whether broker N can stop cleanly and every partition keeps a leader and min ISR members.
 
     OK: nothing is lost. WARNING: partitions would refuse acks=all writes, or do already and need the broker.
@@ -84,6 +87,7 @@ def can_stop_command(broker_id: int, form: str, **given: Any) -> None:
         verdict = can_stop(broker_id, topics, ClusterContext(cluster, {}).is_active)
 
     ask(given, answer, act)
+    form = "json" if output == "json" else form
     click.echo(_FORMS[form](broker_id, verdict, [error["message"] for error in answer.errors]))
     raise SystemExit(int(verdict.severity))
 

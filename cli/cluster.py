@@ -56,6 +56,12 @@ for node_command in NODE_COMMANDS:
     is_flag=True,
     help="Connections run through a process that `holdfast chaos partition` can hold them in (Linux).",
 )
+@click.option(
+    "--clocks",
+    "has_clocks",
+    is_flag=True,
+    help="Each node's wall clock can be put wrong by `holdfast chaos clock-jump` (needs libfaketime).",
+)
 @timeout_option
 @output
 def up(
@@ -66,6 +72,7 @@ def up(
     properties: tuple[str, ...],
     power_loss: str | None,
     has_links: bool,
+    has_clocks: bool,
     timeout_ms: int,
     output: str,
 ) -> None:
@@ -87,6 +94,7 @@ def up(
                     properties=extra,
                     power_loss=power_loss,
                     has_links=has_links,
+                    has_clocks=has_clocks,
                 )
         for warning in sorted({text for texts in made.warnings.values() for text in texts}):
             click.echo(f"warning: {warning}", err=True)
@@ -225,7 +233,7 @@ def _node_errors(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def _warn_of_ignored(folder: Path) -> None:
     """Say which options of a first `up` were given to a later one."""
     context = click.get_current_context()
-    names = ("brokers", "controllers", "base_port", "properties", "power_loss", "has_links")
+    names = ("brokers", "controllers", "base_port", "properties", "power_loss", "has_links", "has_clocks")
     given = [
         parameter.opts[0]
         for parameter in context.command.params

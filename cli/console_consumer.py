@@ -20,7 +20,8 @@ from holdfast.cli.options import (
     yes_or_no,
 )
 from holdfast.client.admin import Admin
-from holdfast.client.consumer import Consumer, ConsumerRecord
+from holdfast.client.consumer import Consumer
+from holdfast.client.core.consumer_records import ConsumerRecord
 from holdfast.client.core.errors import ClientError, CorruptRecords
 from holdfast.runtime.api import Runtime
 
@@ -39,6 +40,7 @@ _FORMATTER_KEYS = frozenset({*(f"print.{name}" for name in _PRINTED), "key.separ
 @click.option("--from-beginning", is_flag=True, help="Start at the first record kept, not at the end.")
 @click.option("--partition", type=click.IntRange(0, INT32_MAX), help="Only this partition.")
 @click.option("--offset", help="earliest, latest or a number (with --partition).")
+@click.option("--group", help="Read as a member of this group, and commit how far it has come.")
 @click.option("--max-messages", type=click.IntRange(0), help="Stop after so many.")
 @click.option(
     "--timeout-ms",
@@ -72,6 +74,8 @@ def command(
         raise click.UsageError("--offset needs --partition")
     if given["offset"] is not None and given["from_beginning"]:
         raise click.UsageError("--from-beginning and --offset exclude each other")
+    if given["group"] is not None and given["partition"] is not None:
+        raise click.UsageError("--group and --partition exclude each other: the group assigns partitions")
     offset = given["offset"]
     if offset not in (None, "earliest", "latest") and whole_number(offset, INT64_MAX) is None:
         raise click.UsageError(f"--offset {offset}: expected earliest, latest or a number")
@@ -87,17 +91,21 @@ def command(
     printed = _Printed()
 
     async def work(runtime: Runtime) -> int:
-        # who names an offset means that one: another place is an error, not a substitute
-        reset: Literal["earliest", "none"] = "earliest" if offset in (None, "earliest", "latest") else "none"
         consumer = Consumer(
             given["bootstrap_server"],
-            auto_offset_reset=reset,
+            auto_offset_reset=_reset(given),
             metadata_max_age_ms=_METADATA_MAX_AGE_MS,
+            group_id=given["group"],
             runtime=runtime,
         )
-        await _place(runtime, consumer, given)
-        await _print_all(runtime, consumer, given, lambda record: _as_text(record, shown, formatter), printed)
-        await consumer.close()
+        async with consumer:
+            if given["group"] is None:
+                await _place(runtime, consumer, given)
+            else:
+                consumer.subscribe(given["topic"])
+            await _print_all(
+                runtime, consumer, given, lambda record: _as_text(record, shown, formatter), printed
+            )
         return 0
 
     try:
@@ -114,6 +122,14 @@ class _Printed:
     """How far it got."""
 
     count: int = 0
+
+
+def _reset(given: dict[str, Any]) -> Literal["earliest", "latest", "none"]:
+    """Where to begin when the position is not in the log."""
+    if given["group"] is not None:
+        return "earliest" if given["from_beginning"] else "latest"
+    # who names an offset means that one: another place is an error, not a substitute
+    return "earliest" if given["offset"] in (None, "earliest", "latest") else "none"
 
 
 async def _place(runtime: Runtime, consumer: Consumer, given: dict[str, Any]) -> None:

@@ -246,7 +246,11 @@ async def _named(session: AdminSession, topics: tuple[str, ...]) -> list[TopicPa
         numbers = [whole_number(one, INT32_MAX) for one in indexes.split(",")] if indexes else None
         if numbers is not None and None in numbers:
             raise click.UsageError(f"--topic {text}: expected TOPIC or TOPIC:0,1")
-        wanted[name] = None if numbers is None else [one for one in numbers if one is not None]
+        before = wanted.get(name, [])
+        if numbers is None or before is None:
+            wanted[name] = None  # the whole topic
+        else:
+            wanted[name] = [*before, *(one for one in numbers if one is not None)]
     sizes = {one.name: len(one.partitions) for one in await described(session, list(wanted))}
     found: list[TopicPartition] = []
     for name, size in sizes.items():

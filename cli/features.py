@@ -8,7 +8,14 @@ from typing import Any
 import click
 
 from holdfast.cli.admin_session import AdminSession, ask
-from holdfast.cli.options import CommandAnswer, bootstrap, output, whole_number
+from holdfast.cli.options import (
+    CommandAnswer,
+    as_with_the_commands,
+    before_the_command,
+    bootstrap,
+    output,
+    whole_number,
+)
 from holdfast.client.admin_configs import FeatureUpdate
 from holdfast.client.core.errors import ClientError
 
@@ -16,18 +23,10 @@ _LEVEL_MAX = (1 << 15) - 1
 
 
 @click.group()
-@click.option(
-    "--bootstrap-server",
-    "--bootstrap-controller",
-    "bootstrap_server",
-    metavar="HOST:PORT[,HOST:PORT]",
-    help="As with the commands; Kafka's tool takes it here.",
-)
-@click.option("--command-config", metavar="FILE", help="As with the commands.")
+@before_the_command
 def command(**given: Any) -> None:
     """Show, raise and lower the levels of features."""
-    values = {name: value for name, value in given.items() if value is not None}
-    click.get_current_context().default_map = dict.fromkeys(("describe", "upgrade", "downgrade"), values)
+    as_with_the_commands(given)
 
 
 @command.command(short_help="Show supported and finalized levels.")

@@ -82,7 +82,7 @@ def command(kind: ElectionKind, **given: Any) -> None:
         if kind in LOG_COMPARISONS:
             begun = [partition for partition, error in outcome.items() if error is None]
             outcome = {**outcome, **await _without_leader(session, begun, deadline_ms)}
-        text.extend(outcome_lines(session.answer, kind, outcome))
+        text.extend(outcome_lines(session.answer, kind, outcome) or ["No partition needs an election"])
 
     ask(given, answer, act)
     answer.finish(given["output"], "\n".join(text))

@@ -8,7 +8,14 @@ from typing import Any
 import click
 
 from holdfast.cli.admin_session import AdminSession, ask
-from holdfast.cli.options import INT32_MAX, CommandAnswer, bootstrap, output
+from holdfast.cli.options import (
+    INT32_MAX,
+    CommandAnswer,
+    as_with_the_commands,
+    before_the_command,
+    bootstrap,
+    output,
+)
 from holdfast.cli.tables import table_lines
 from holdfast.protocol.messages.quorum import DescribeQuorumResponse, QuorumReplica
 
@@ -17,8 +24,10 @@ _HEADS = ("NodeId", "LogEndOffset", "Lag", "LastFetchMsAgo", "LastCaughtUpMsAgo"
 
 
 @click.group()
-def command() -> None:
+@before_the_command
+def command(**given: Any) -> None:
     """Look after the voters of the metadata quorum."""
+    as_with_the_commands(given)
 
 
 def _directory_id(_: click.Context, __: click.Parameter, value: str | None) -> bytes | None:

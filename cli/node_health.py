@@ -5,7 +5,7 @@ import sys
 
 import click
 
-from holdfast.cli.options import INT32_MAX, whole_number
+from holdfast.cli.options import INT32_MAX, CommandAnswer, output, whole_number
 from holdfast.localcluster.health import cluster_health, probe
 
 
@@ -21,7 +21,8 @@ from holdfast.localcluster.health import cluster_health, probe
 @click.option("--ready", is_flag=True, help="Ask /readyz (registered, unfenced) instead of /livez.")
 @click.option("--cluster", is_flag=True, help="Ask /v1/health: is all well in the whole cluster?")
 @click.option("--timeout-ms", type=click.IntRange(1, INT32_MAX), default=2000, show_default=True)
-def command(address: str, ready: bool, cluster: bool, timeout_ms: int) -> None:
+@output
+def command(address: str, ready: bool, cluster: bool, timeout_ms: int, output: str) -> None:
     """Exit 0 when the node says yes, 1 when it says no or nothing."""
     host, port = host_and_port(address)
     if cluster:
@@ -29,7 +30,13 @@ def command(address: str, ready: bool, cluster: bool, timeout_ms: int) -> None:
         text = "healthy" if well else "\n".join(reasons)
     else:
         well, text = probe(host, port, "/readyz" if ready else "/livez", timeout_ms / 1000)
-    click.echo(text)
+    if output == "json":
+        answer = CommandAnswer("node-health", {"text": text})
+        if not well:
+            answer.errors.append({"code": "NOT_WELL", "message": text})
+        answer.show(output, "")
+    else:
+        click.echo(text)
     sys.exit(0 if well else 1)
 
 

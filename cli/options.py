@@ -27,6 +27,9 @@ INT32_MAX = (1 << 31) - 1
 INT64_MAX = (1 << 63) - 1
 #: What `--bootstrap-server` is when it is not given.
 SERVERS_VARIABLE = "HOLDFAST_BOOTSTRAP_SERVER"
+#: What `--command-config` is when it is not given; the servers may stand in that file, too.
+CONFIG_VARIABLE = "HOLDFAST_COMMAND_CONFIG"
+_SERVERS_KEY = "bootstrap.servers"
 #: `--acks` in Kafka's spellings, as the producer takes it.
 ACKS: "dict[str, Acks]" = {"all": "all", "-1": "all", "0": 0, "1": 1}
 
@@ -83,15 +86,31 @@ def refuse_strangers(
             raise click.UsageError(f"--{name.replace('_', '-')} belongs to --{', --'.join(meant)}")
 
 
-def checked_servers(_: click.Context, __: click.Parameter, value: str) -> str:
+def checked_servers(context: click.Context, parameter: click.Parameter, value: str) -> str:
     """Callback of `--bootstrap-server`. Raises: click.BadParameter for what is no list of addresses."""
     from holdfast.client.core.metadata_cache import parse_addresses
 
+    name, group = parameter.name or "", context.parent
+    source = context.get_parameter_source(name)
+    if source is click.core.ParameterSource.ENVIRONMENT and group is not None and group.default_map:
+        before = group.default_map.get(context.info_name or "") or {}
+        value = before.get(name, value)  # what stands before the command was given, too
     try:
         parse_addresses(value)
     except ValueError as error:
         raise click.BadParameter(str(error)) from error
     return value
+
+
+def _take_servers(context: click.Context, _: click.Parameter, path: str | None) -> str | None:
+    """Callback of `--command-config`: `bootstrap.servers` of the file stands for the option of that name.
+
+    Raises: click.UsageError when it cannot be read.
+    """
+    servers = read_properties(path).get(_SERVERS_KEY) if path else None
+    if servers is not None:
+        context.default_map = {"bootstrap_server": servers, **(context.default_map or {})}
+    return path
 
 
 def servers_of_environment() -> str | None:
@@ -140,8 +159,12 @@ def connection(function: Callable[..., Any]) -> Any:
             click.option(
                 "--command-config",
                 "--admin.config",
+                envvar=CONFIG_VARIABLE,
+                show_envvar=True,
+                is_eager=True,
+                callback=_take_servers,
                 metavar="FILE",
-                help="Properties of the client; unknown keys warn.",
+                help="Properties of the client, also bootstrap.servers; unknown keys warn.",
             ),
             click.option(
                 "--command-property", multiple=True, metavar="KEY=VALUE", help="One property of the client."
@@ -163,6 +186,31 @@ def bootstrap(function: Callable[..., Any]) -> Any:
             help="Give up after.",
         )(function)
     )
+
+
+def before_the_command(function: F) -> F:
+    """`--bootstrap-server` and `--command-config` of a group, where Kafka's tool takes them: its callback
+    hands them to `as_with_the_commands`."""
+    for option in (
+        click.option("--command-config", metavar="FILE", help="As with the commands."),
+        click.option(
+            "--bootstrap-server",
+            "--bootstrap-controller",
+            "bootstrap_server",
+            metavar="HOST:PORT[,HOST:PORT]",
+            help="As with the commands; Kafka's tool takes it here.",
+        ),
+    ):
+        function = option(function)
+    return function
+
+
+def as_with_the_commands(given: Mapping[str, Any]) -> None:
+    """What was given to the group stands for what its commands are not given."""
+    context = click.get_current_context()
+    assert isinstance(context.command, click.Group)
+    values = {name: value for name, value in given.items() if value is not None}
+    context.default_map = dict.fromkeys(context.command.commands, values)
 
 
 def output(function: F) -> F:
@@ -228,6 +276,7 @@ def client_properties(
 ) -> dict[str, str]:
     """Properties of the command line over those of the file; unknown keys warn, never fail."""
     properties = read_properties(command_config) if command_config else {}
+    properties.pop(_SERVERS_KEY, None)  # `--bootstrap-server` has taken it
     properties.update(pairs(command_property, "--command-property"))
     for key in sorted(set(properties) - known):
         click.echo(f"warning: {key} is not known here and has no effect", err=True)

@@ -1,4 +1,5 @@
-"""The JSON files that operators hand to the tools: elections, recoveries, reassignments, topics to move.
+"""The JSON files that operators hand to the tools: elections, recoveries, reassignments, topics to move,
+records to delete.
 
 Owns reading and checking them before anybody is asked: every problem is a usage error that names the file and
 says what is expected. Shapes are Kafka's.
@@ -17,6 +18,7 @@ from holdfast.protocol.topic_names import TopicPartition
 
 ELECTION_SHAPE = '{"partitions":[{"topic":"foo","partition":1,"desiredLeader":0}]}'
 REASSIGNMENT_SHAPE = '{"version":1,"partitions":[{"topic":"foo","partition":1,"replicas":[1,2,3]}]}'
+RECORDS_SHAPE = '{"version":1,"partitions":[{"topic":"foo","partition":1,"offset":3}]}'
 RECOVERY_SHAPE = '{"partitions":[{"topic":"foo","partitions":[0,3,5]}]}'
 TOPICS_SHAPE = '{"version":1,"topics":[{"topic":"foo"}]}'
 
@@ -91,6 +93,21 @@ def read_reassignment(path: str) -> dict[TopicPartition, tuple[int, ...]]:
         if not isinstance(log_dirs, list) or any(folder != "any" for folder in log_dirs):
             raise file.refusal(f'{name}: log_dirs can only be "any", brokers choose the folder')
         found[partition] = replicas
+    return found
+
+
+def read_offsets_to_delete(path: str) -> dict[TopicPartition, int]:
+    """{partition: first offset to keep, -1 for none} in the file's order. Raises: click.UsageError."""
+    file = _File(path, RECORDS_SHAPE)
+    found: dict[TopicPartition, int] = {}
+    for row in _rows(file, "partitions"):
+        partition = _partition(file, row)
+        if partition in found:
+            raise file.refusal(f"{partition.topic}-{partition.partition} is there twice")
+        offset = row.get("offset")
+        if type(offset) is not int or not -1 <= offset < 1 << 63:
+            raise file.refusal(f"offset {_shown(offset)} is no offset, and not -1 for the high watermark")
+        found[partition] = offset
     return found
 
 

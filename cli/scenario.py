@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from holdfast.cli.options import CommandAnswer, output
 from holdfast.scenario.controller_commands import Scenario
 from holdfast.scenario.grammar import Command, ParseError, parse_file, run_file
 from holdfast.scenario.partition_commands import PartitionScenario
@@ -18,7 +19,8 @@ from holdfast.scenario.raft_commands import RaftScenario
 @click.command()
 @click.argument("paths", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path))
 @click.option("--rewrite", is_flag=True, help="Write the answers into the files; review the difference.")
-def command(paths: tuple[Path, ...], rewrite: bool) -> None:
+@output
+def command(paths: tuple[Path, ...], rewrite: bool, output: str) -> None:
     """Compare what the cores decide with what scenario files expect; PATH is a file or a folder.
 
     A file is about a raft node when it begins with `node`, about a broker's partition when it begins with
@@ -26,18 +28,21 @@ def command(paths: tuple[Path, ...], rewrite: bool) -> None:
     Exit 0 when every answer matches, 1 with a difference per block when not, 2 when a file cannot be parsed.
     """
     files = [file for path in paths for file in (sorted(path.rglob("*.txt")) if path.is_dir() else [path])]
-    differing, unreadable = 0, 0
+    differing: list[dict[str, str]] = []
+    answer = CommandAnswer("scenario")
     for file in files:
         try:
             difference = run_file(file, speaker(file).execute, rewrite=rewrite)
         except (ParseError, UnicodeDecodeError) as error:
-            unreadable += 1
-            click.echo(f"{file}: {error}", err=True)
+            answer.errors.append({"code": "UNREADABLE", "message": f"{file}: {error}"})
             continue
         if difference:
-            differing += 1
-            click.echo(difference)
-    click.echo(f"{len(files)} scenarios, {differing} differ, {unreadable} cannot be parsed")
+            differing.append({"file": str(file), "difference": difference})
+    unreadable = len(answer.errors)
+    answer.data = {"scenarios": len(files), "differing": differing, "unreadable": unreadable}
+    lines = [row["difference"] for row in differing]
+    lines.append(f"{len(files)} scenarios, {len(differing)} differ, {unreadable} cannot be parsed")
+    answer.show(output, "\n".join(lines))
     sys.exit(2 if unreadable else 1 if differing else 0)
 
 

@@ -12,12 +12,13 @@ from holdfast.cli.durability.report import durability_report, report_as_json, re
 from holdfast.cli.durability.view import surroundings
 from holdfast.cli.fresh_metadata import warn_of_old
 from holdfast.cli.options import CommandAnswer, pairs
-from holdfast.cli.topic_view import chosen_of, topic_as_json, topic_id_text
+from holdfast.cli.topic_view import chosen_of, topic_as_json
 from holdfast.cli.topics import assignments_of, pattern_of
 from holdfast.client.admin import CreatedTopic
 from holdfast.client.admin_partitions import NewPartitions
 from holdfast.client.core.errors import ClientError
 from holdfast.protocol.errors import ErrorCode
+from holdfast.protocol.id_text import encode_id
 
 
 async def act_on(session: AdminSession, action: str, topic: str | None, given: dict[str, Any]) -> list[str]:
@@ -137,7 +138,7 @@ async def _describe(session: AdminSession, topic: str | None, given: dict[str, A
         partitions_per_answer=given["partition_size_limit_per_response"],
     )
     if given["topic_id"]:
-        found = [one for one in found if topic_id_text(one.topic_id) == given["topic_id"]]
+        found = [one for one in found if encode_id(one.topic_id) == given["topic_id"]]
         if not found and not given["if_exists"]:
             unknown_topic(session.answer, given["topic_id"], ErrorCode.UNKNOWN_TOPIC_ID)
     moves = await session.admin.list_partition_reassignments(timeout_ms=session.timeout_ms)

@@ -3,11 +3,11 @@
 Existing scripts read the lines, so their layout never changes.
 """
 
-import base64
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from holdfast.protocol.id_text import encode_id
 from holdfast.protocol.topic_names import TopicPartition
 
 if TYPE_CHECKING:
@@ -39,11 +39,6 @@ def is_under_replicated(partition: "DescribedPartition", move: "Reassignment | N
     return len(partition.isr) < replication_factor(partition, move)
 
 
-def topic_id_text(topic_id: bytes) -> str:
-    """A topic id as Kafka prints it: base64 for URLs, without padding."""
-    return base64.urlsafe_b64encode(topic_id).rstrip(b"=").decode()
-
-
 def ids_list(ids: tuple[int, ...] | None) -> str:
     """`1,2,3`; N/A for null, which means that ELR is off."""
     return "N/A" if ids is None else ",".join(map(str, ids))
@@ -55,7 +50,7 @@ def describe_lines(topic: "DescribedTopic", moves: Moves = NO_MOVES) -> list[str
     factor = max((replication_factor(*row) for row in rows), default=0)
     configs = ",".join(f"{config.name}={config.value}" for config in topic.configs)
     head = (
-        f"Topic: {topic.name}\tTopicId: {topic_id_text(topic.topic_id)}"
+        f"Topic: {topic.name}\tTopicId: {encode_id(topic.topic_id)}"
         f"\tPartitionCount: {len(topic.partitions)}\tReplicationFactor: {factor}\tConfigs: {configs}"
     )
     return [head, *(_partition_line(topic.name, *row) for row in rows)]
@@ -128,7 +123,7 @@ def topic_as_json(topic: "DescribedTopic", moves: Moves = NO_MOVES) -> dict[str,
     """One topic of `--output json`."""
     return {
         "topic": topic.name,
-        "topic_id": topic_id_text(topic.topic_id),
+        "topic_id": encode_id(topic.topic_id),
         "configs": {config.name: config.value for config in topic.configs},
         "partitions": [
             partition_as_json(partition, _move(topic, partition, moves)) for partition in topic.partitions

@@ -4,15 +4,24 @@ Exit codes: 0 all well; 4 lost; 5 any other class that must not occur; 6 inconcl
 """
 
 import json
+import signal
 import sys
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
 from holdfast.cli.extras import require
 from holdfast.cli.options import INT32_MAX, SERVERS_VARIABLE, checked_servers, whole_number
 from holdfast.cli.progress import Progress
+
+if TYPE_CHECKING:
+    from holdfast.durability.follow import FollowOptions, Step
+    from holdfast.durability.verdict import Verdict
+
+#: A follower that gets one of them ends with its verdict.
+_ENDS = (signal.SIGINT, signal.SIGTERM)
 
 
 @click.command()
@@ -51,6 +60,11 @@ from holdfast.cli.progress import Progress
     help="Folder for verdict.json, verdict.txt and all violations as Parquet.",
 )
 @click.option(
+    "--tables",
+    type=click.Path(file_okay=False),
+    help="Folder for what was judged, as Parquet: sends, final, replicas, meta, events, anomalies.",
+)
+@click.option(
     "--timeout-ms",
     type=click.IntRange(1, INT32_MAX),
     default=60_000,
@@ -71,6 +85,22 @@ from holdfast.cli.progress import Progress
     help="All producers ran on one machine that was not started again: compare their times, too.",
 )
 @click.option(
+    "--follow",
+    "state",
+    type=click.Path(file_okay=False),
+    metavar="DIR",
+    help="Follow ledgers and topics while they grow, with the rules that can be sure early, until Ctrl-C; "
+    "the folder keeps where it stands, and a later run goes on there.",
+)
+@click.option(
+    "--follow-seconds", type=click.FloatRange(min=0, min_open=True), help="End --follow after so long."
+)
+@click.option(
+    "--metrics",
+    type=click.Path(dir_okay=False),
+    help="With --follow: a file for Prometheus' text-file collector, written anew after each micro-batch.",
+)
+@click.option(
     "--output",
     type=click.Choice(["text", "json", "prometheus"]),
     default="text",
@@ -84,20 +114,45 @@ def command(
     master: str,
     log_dirs: tuple[str, ...],
     report: str | None,
+    tables: str | None,
     timeout_ms: int,
     acked_min: int,
     one_clock: bool,
+    state: str | None,
+    follow_seconds: float | None,
+    metrics: str | None,
     output: str,
 ) -> None:
     """Compare ledgers with what the cluster serves: was anything lost?"""
     given = ledger or foreign
     if given is None or (ledger and foreign):
         raise click.UsageError("give --ledger or --foreign")
+    if state is None and (follow_seconds is not None or metrics is not None):
+        raise click.UsageError("--follow-seconds and --metrics go with --follow")
+    if state is not None and (foreign or log_dirs or report or tables or one_clock):
+        raise click.UsageError(
+            "--follow goes with --ledger alone, without --log-dirs, --report, --tables and --one-clock"
+        )
     folders = parse_log_dirs(log_dirs)
     for folder in ",".join(folders.values()).split(",") if folders and master.startswith("local") else ():
         if not Path(folder).is_dir():
             raise click.UsageError(f"--log-dirs: {folder} is no folder")
     require("spark")
+    from holdfast.cli.inspect.partition_elections import PartitionElections
+
+    if state is not None:
+        from holdfast.durability.follow import FollowOptions
+
+        following = FollowOptions(
+            ledger=given,
+            bootstrap_servers=bootstrap_server,
+            state=state,
+            master=master,
+            seconds=follow_seconds,
+            acked_min=acked_min,
+            timeout_ms=timeout_ms,
+        )
+        _end(_followed(following, metrics), output)
     from holdfast.durability.validate import ValidateOptions, run
 
     options = ValidateOptions(
@@ -107,12 +162,47 @@ def command(
         log_dirs=folders,
         master=master,
         report=report,
+        tables=tables,
         timeout_ms=timeout_ms,
         acked_min=acked_min,
         one_clock=one_clock,
     )
     with Progress() as progress:
-        verdict = run(options, progress.phase)
+        verdict = run(options, progress.phase, PartitionElections(bootstrap_server, timeout_ms))
+    _end(verdict, output)
+
+
+def _followed(options: "FollowOptions", metrics: str | None) -> "Verdict":
+    """Follow until the time is over or a signal comes; findings go to stderr as they come."""
+    from holdfast.durability.follow import run
+
+    signals: list[int] = []
+    before = {number: signal.signal(number, lambda got, _: signals.append(got)) for number in _ENDS}
+
+    def on_step(step: "Step", verdict: "Verdict") -> None:
+        for name, count in sorted(step.counts.items()):
+            row = step.samples[name][0]
+            place = f"{row['topic']}-{row['partition']} offset {row['offset']}"
+            click.echo(f"{name}: {count} more, first {place}: {row['detail']}", err=True)
+        if metrics is not None:
+            _write_whole(Path(metrics), verdict.as_prometheus(int(time.time())) + "\n")
+
+    try:
+        with Progress() as progress:
+            return run(options, on_step, lambda: bool(signals), progress.phase)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _write_whole(path: Path, text: str) -> None:
+    """A collector that reads meanwhile sees the old text or the new one."""
+    beside = path.with_name(f".{path.name}.tmp")
+    beside.write_text(text, encoding="utf-8")
+    beside.replace(path)
+
+
+def _end(verdict: "Verdict", output: str) -> NoReturn:
     if output == "prometheus":
         click.echo(verdict.as_prometheus(int(time.time())))
     else:

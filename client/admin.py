@@ -18,6 +18,7 @@ from holdfast.client.cluster_client import ClusterClient
 from holdfast.client.core.errors import ClientError, RowError, code_of
 from holdfast.client.core.replica_log import ReplicaLog
 from holdfast.client.core.wanted_topics import portions_of
+from holdfast.client.delete_records import delete_records
 from holdfast.client.epoch_ends import EpochEnd, epoch_ends
 from holdfast.client.list_offsets import FoundOffset, list_offsets
 from holdfast.client.own_runtime import ClientRuntime
@@ -272,6 +273,17 @@ class Admin:
         """Per partition (offset, timestamp, leader_epoch) for ms, -1 latest, -2 earliest, -3 newest."""
         wanted = {TopicPartition(*partition): stamp for partition, stamp in timestamps.items()}
         return await list_offsets(self._cluster, self._clock, wanted, timeout_ms)
+
+    async def delete_records(
+        self, offsets: Mapping[tuple[str, int], int], *, timeout_ms: float = _TIMEOUT_MS
+    ) -> dict[TopicPartition, int | RowError]:
+        """Delete the records below an offset of each partition; -1: all that is committed.
+
+        Per partition the lowest offset that a member of the ISR keeps, or why the records are not deleted;
+        some replicas may have deleted them then.
+        """
+        wanted = {TopicPartition(*partition): offset for partition, offset in offsets.items()}
+        return await delete_records(self._cluster, self._clock, wanted, timeout_ms)
 
     async def epoch_ends(
         self, leader_epochs: Mapping[tuple[str, int], int], *, timeout_ms: float = _TIMEOUT_MS

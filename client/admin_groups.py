@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 from holdfast.client.admin_rows import raise_refusal
 from holdfast.client.cluster_client import ClusterClient
 from holdfast.client.core.backoff import Backoff
-from holdfast.client.core.errors import ClientError, TimedOut, code_of
-from holdfast.client.core.group_assignment import assigned_partitions
+from holdfast.client.core.errors import ClientError, code_of
+from holdfast.client.core.groups.consumer_protocol import assigned_partitions
+from holdfast.client.repetitions import Repetitions
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.committed_offsets import (
     OffsetCommitPartition,
@@ -239,13 +240,12 @@ async def _ask_coordinator(
     `done_before`: what a repetition is answered when the request was carried out before. Raises: ClientError,
     TimedOut.
     """
-    deadline_ms = clock.now_ms() + int(timeout_ms)
-    repetitions = 0
+    repetitions = Repetitions(clock, timeout_ms, _BACKOFF)
     maybe_done = False
     what = f"group {group_id}"
     while True:
-        place = await _find(cluster, group_id, max(1, deadline_ms - clock.now_ms()))
-        left_ms = max(1, min(_CALL_TIMEOUT_MS, deadline_ms - clock.now_ms()))
+        place = await _find(cluster, group_id, max(1, repetitions.deadline_ms - clock.now_ms()))
+        left_ms = repetitions.left_ms(_CALL_TIMEOUT_MS)
         code, problem = ErrorCode.NETWORK_EXCEPTION, ""
         try:
             answer = await cluster.call((place.host, place.port), request, left_ms)
@@ -264,21 +264,17 @@ async def _ask_coordinator(
             maybe_done = maybe_done or code is not ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         if not code.is_retriable:
             raise ClientError(f"{what}: {code.name}: {problem}", code)
-        pause_ms = _BACKOFF.pause_ms(repetitions)
-        repetitions += 1
-        if clock.now_ms() + pause_ms >= deadline_ms:
-            raise TimedOut(f"{what}: no answer within {timeout_ms:g} ms: {code.name}: {problem}", code)
-        await clock.sleep(pause_ms)
+        text = f"{what}: no answer within {timeout_ms:g} ms: {code.name}: {problem}"
+        await repetitions.pause(text, code)
 
 
 async def _until_answered(
     cluster: ClusterClient, clock: Clock, place: _Place, request: Any, timeout_ms: float, what: str
 ) -> Any:
     """The answer of one broker. Raises: ClientError, TimedOut."""
-    deadline_ms = clock.now_ms() + int(timeout_ms)
-    repetitions = 0
+    repetitions = Repetitions(clock, timeout_ms, _BACKOFF)
     while True:
-        left_ms = max(1, min(_CALL_TIMEOUT_MS, deadline_ms - clock.now_ms()))
+        left_ms = repetitions.left_ms(_CALL_TIMEOUT_MS)
         try:
             answer = await cluster.call((place.host, place.port), request, left_ms)
         except NetworkError as error:
@@ -292,8 +288,4 @@ async def _until_answered(
         text = f"{what}, broker {place.broker_id}: {code.name}: {problem}"
         if not code.is_retriable:
             raise ClientError(text, code)
-        pause_ms = _BACKOFF.pause_ms(repetitions)
-        repetitions += 1
-        if clock.now_ms() + pause_ms >= deadline_ms:
-            raise TimedOut(text, code)
-        await clock.sleep(pause_ms)
+        await repetitions.pause(text, code)

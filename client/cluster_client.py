@@ -188,10 +188,11 @@ class ClusterClient:
                         raise
                     # so many partitions do not fit one answer
                     self._problem = str(error)
-                    if len(names) > 1:
+                    if names is not None and len(names) > 1:
                         portions.extendleft((names[len(names) // 2 :], names[: len(names) // 2]))
                     continue
-                news = bool(self.cache.update(response)) or news
+                update = self.cache.update_all if names is None else self.cache.update
+                news = bool(update(response)) or news
         except ClientError as error:
             self._problem = str(error)
         self._schedule.finished(self._clock.now_ms(), news=news)

@@ -1,24 +1,25 @@
 """The consumer: records out of assigned partitions, in order. Carries out what `client.core.fetcher` decides.
 
-Owns the connections of one consumer and the decoding, which aiokafka's C codec does. Fetches ahead of the
-application within bounds. A batch whose crc does not match is never handed out. docs/client.md tells
-applications how to use it.
+Owns the connections of one consumer, and what was decoded and not handed out. Fetches ahead of the
+application within bounds. `client.group_session` is its place in a group. docs/client.md is for applications.
 """
 
 import asyncio
+import re
 from collections import deque
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mapping, Sequence
 from functools import partial
 from types import TracebackType
-from typing import Literal, NamedTuple
+from typing import Any, Literal
 
-from aiokafka.record.default_records import DefaultRecordBatch
-
+from holdfast.client.ask_leaders import ask_leader
 from holdfast.client.cluster_client import ClusterClient
+from holdfast.client.core.backoff import Backoff
 from holdfast.client.core.config import ConsumerConfig
-from holdfast.client.core.decoding import UNDECODABLE, is_whole, unpacked
+from holdfast.client.core.consumer_records import ConsumerRecord, corrupt, decoded_records
+from holdfast.client.core.decoding import is_whole
 from holdfast.client.core.effects import Call, Connect, RefreshMetadata, take
-from holdfast.client.core.errors import ClientError, CorruptRecords
+from holdfast.client.core.errors import ClientError
 from holdfast.client.core.fetcher import Fetcher
 from holdfast.client.core.fetcher_effects import (
     Effect,
@@ -27,11 +28,12 @@ from holdfast.client.core.fetcher_effects import (
     ResetPolicy,
     SendFetch,
 )
+from holdfast.client.core.groups.effects import MemberConfig, Position
 from holdfast.client.core.metrics import ConsumerMetrics
 from holdfast.client.core.next_turn import NEXT_TURN
-from holdfast.client.list_offsets import FoundOffset, ask_leader, list_offsets
+from holdfast.client.group_session import GroupSession, RebalanceListener
+from holdfast.client.list_offsets import OFFSETS, FoundOffset, list_offsets
 from holdfast.client.own_runtime import ClientRuntime
-from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.fetch import FetchResponse
 from holdfast.protocol.messages.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from holdfast.protocol.topic_names import TopicPartition
@@ -46,23 +48,6 @@ OFFSET_MAX = (1 << 63) - 1
 
 #: Records that `async for` gives in one turn of the event loop at most.
 _RECORDS_PER_TURN = 500
-
-_new = tuple.__new__
-
-
-class ConsumerRecord(NamedTuple):
-    """One record and where it was."""
-
-    topic: str
-    partition: int
-    offset: int
-    #: of the leader that appended it
-    leader_epoch: int
-    #: in ms since 1970, as its producer gave it
-    timestamp_ms: int
-    key: bytes | None
-    value: bytes | None
-    headers: Sequence[tuple[str, bytes | None]]
 
 
 class Consumer:
@@ -91,7 +76,13 @@ class Consumer:
         attempt comes at once.
     metadata_max_age_ms: added partitions are noticed after so long at the latest.
     client_id: a name for the logs of brokers.
-    runtime: what is used of the world; None: this machine, and asyncio's running event loop.
+    group_id: the group that shares the subscribed topics; None: no group, and the next ones mean nothing.
+    group_instance_id: names a static member: when it is closed its place is kept for its session.
+    session_timeout_ms, heartbeat_interval_ms: silent for so long a member is removed; so often it is heard.
+    max_poll_interval_ms: an application that asks for nothing for so long gives its partitions up.
+    assignors: "range", "roundrobin" or "cooperative-sticky", best first; members need one in common.
+    enable_auto_commit, auto_commit_interval_ms: commit what was handed out and is done with, so often.
+    runtime: what is used of the world; None: this machine, and asyncio's event loop.
 
     Raises: ValueError for a setting that cannot be.
     """
@@ -114,9 +105,17 @@ class Consumer:
         retry_max_ms: int = 500,
         metadata_max_age_ms: int = 60_000,
         client_id: str = "holdfast-consumer",
+        group_id: str | None = None,
+        group_instance_id: str | None = None,
+        session_timeout_ms: int = 45_000,
+        heartbeat_interval_ms: int = 3_000,
+        max_poll_interval_ms: int = 300_000,
+        assignors: Sequence[str] = ("range", "roundrobin"),
+        enable_auto_commit: bool = True,
+        auto_commit_interval_ms: int = 5_000,
         runtime: Runtime | None = None,
     ) -> None:
-        config = self.config = ConsumerConfig(
+        self.config = ConsumerConfig(
             bootstrap_servers=bootstrap_servers,
             auto_offset_reset=auto_offset_reset,
             max_wait_ms=max_wait_ms,
@@ -133,6 +132,24 @@ class Consumer:
             metadata_max_age_ms=metadata_max_age_ms,
             client_id=client_id,
         )
+        member = None
+        if group_id is not None or group_instance_id is not None:
+            member = MemberConfig(
+                group_id=group_id or "",
+                group_instance_id=group_instance_id,
+                session_timeout_ms=session_timeout_ms,
+                heartbeat_interval_ms=heartbeat_interval_ms,
+                max_poll_interval_ms=max_poll_interval_ms,
+                assignors=tuple(assignors),
+                enable_auto_commit=enable_auto_commit,
+                auto_commit_interval_ms=auto_commit_interval_ms,
+                request_timeout_ms=request_timeout_ms,
+                retry=Backoff(retry_first_ms, retry_max_ms),
+            )
+        self._begin(topics, member, runtime)
+
+    def _begin(self, topics: tuple[str, ...], member: MemberConfig | None, runtime: Runtime | None) -> None:
+        config = self.config
         self._owner = ClientRuntime(runtime)
         runtime = self._runtime = self._owner.runtime
         self._clock = runtime.clock
@@ -143,7 +160,7 @@ class Consumer:
             config.bootstrap_servers,
             config.client_id,
             self._metadata_changed,
-            lambda: self._fetcher.topics,
+            self._topics_in_use,
             config.metadata_max_age_ms,
         )
         self._fetcher = Fetcher(config.for_fetcher(), self._cluster.cache)
@@ -159,12 +176,22 @@ class Consumer:
         )
         self._pump.carry_out |= {
             SendFetch: self._send_fetch,
-            LookupOffsets: self._start_lookup,
-            Connect: self._start_connecting,
+            LookupOffsets: partial(self._start, self._look_up),
+            Connect: partial(self._start, self._connect),
             RefreshMetadata: lambda _: self._cluster.refresh(),
         }
         #: a bug of the consumer itself, or a task of it failed: nothing is fetched any more
         self._failure: Exception | None = None
+        self._group: GroupSession | None = None
+        if member is not None:
+            self._group = GroupSession(
+                runtime, self._cluster, member, self._place, self._positions, self._attend, self._break_down
+            )
+        #: the group has something to settle before the next record is handed out
+        self._has_group_work = False
+        #: members: what was handed out since the application last asked, and the record of `async for`
+        self._unhandled: dict[TopicPartition, int] = {}
+        self._in_hand: ConsumerRecord | None = None
         self._waiter: asyncio.Future[None] | None = None
         self._is_started = False
         self._is_closed = False
@@ -187,12 +214,28 @@ class Consumer:
             self._cluster.refresh()
 
     async def close(self) -> None:
-        """End all connections. Positions and what was fetched ahead are gone."""
+        """End all connections. Positions and what was fetched ahead are gone. A member commits what was
+        handed out, unless the application does, and leaves its group."""
+        await self._close(self._positions())
+
+    async def _close(self, positions: dict[TopicPartition, Position]) -> None:
+        try:
+            if self._group is not None and self._is_started and self._failure is None:
+                await self._group.close(positions)
+        finally:
+            self._end()
+        await self._owner.end()
+
+    def _end(self) -> None:
         self._is_closed = True
         self._cluster.close()
+        self._end_work()
+
+    def _end_work(self) -> None:
         self._pump.end()
+        if self._group is not None:
+            self._group.end()
         self._wake()
-        await self._owner.end()
 
     async def __aenter__(self) -> "Consumer":
         await self.start()
@@ -201,7 +244,8 @@ class Consumer:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self.close()
+        # After an error what the application was at is not done: it is read again.
+        await self._close(self._positions() if error is None else self._handled())
 
     # --- what to read ---------------------------------------------------------------------------------
 
@@ -210,8 +254,15 @@ class Consumer:
         view = await self._cluster.topic(topic, timeout_ms)
         return [TopicPartition(topic, index) for index in range(len(view.leaders))]
 
-    def subscribe(self, topics: str | Iterable[str]) -> None:
-        """Read all partitions of these topics from now on, and nothing else.
+    def subscribe(
+        self,
+        topics: str | Iterable[str] | re.Pattern[str],
+        listener: RebalanceListener | None = None,
+    ) -> None:
+        """Read all partitions of these topics from now on, and nothing else; as a member of a group, those
+        that the group leaves to this consumer, which `listener` hears of.
+
+        A member may give a pattern: all topics whose whole name it matches, those of the cluster excluded.
 
         Partitions that are added are read from their first record on; they are noticed within
         `metadata_max_age_ms`. A topic that is deleted is waited for; made again, it is read from its first
@@ -220,6 +271,12 @@ class Consumer:
 
         Raises: ClientError when no topic can be called so.
         """
+        if self._group is not None:
+            self._group.subscribe(topics, listener)
+            self._first_topics = ()
+            return
+        if isinstance(topics, re.Pattern):
+            raise ValueError("a pattern needs a group: give the consumer a group_id")
         names = (topics,) if isinstance(topics, str) else tuple(topics)
         now_ms = self._clock.now_ms()
         for topic in names:
@@ -237,8 +294,10 @@ class Consumer:
         """Read exactly these from now on; a mapping says where from: an offset, "earliest" or "latest".
 
         Without a mapping, partitions that were read before go on where they were, and new ones begin where
-        `auto_offset_reset` says.
+        `auto_offset_reset` says. Raises: ValueError for a member of a group, which gives it its partitions.
         """
+        if self._group is not None:
+            raise ValueError("a group assigns its members' partitions: subscribe, or leave group_id out")
         wanted = [TopicPartition(*partition) for partition in partitions]
         for topic, _ in wanted:
             self._cluster.wanted.use(topic, self._clock.now_ms())
@@ -323,12 +382,20 @@ class Consumer:
         try:
             await self.start()
             while True:
+                await self._settle()
+                if self._decoded:
+                    self._end_poll()
                 while self._decoded:
                     given += 1
-                    yield self._decoded.popleft()
+                    self._in_hand = self._decoded.popleft()
+                    yield self._in_hand
+                    if self._has_group_work:
+                        break
                     if given >= _RECORDS_PER_TURN:
                         given = 0
                         await NEXT_TURN  # others have their turn, and may cancel this
+                if self._has_group_work:
+                    continue
                 decoded = self._take_decoded(may_raise=True)
                 if decoded is not None:
                     self._decoded.extend(decoded)
@@ -338,7 +405,7 @@ class Consumer:
                 given = 0
         except BaseException:  # also when the loop over it is left
             if closes:
-                await self.close()
+                await self._close(self._handled())
             raise
 
     async def poll(self, max_records: int = 1_000, timeout_ms: float = 1_000) -> list[ConsumerRecord]:
@@ -350,6 +417,7 @@ class Consumer:
         deadline_ms = self._clock.now_ms() + timeout_ms
         records: list[ConsumerRecord] = []
         while True:
+            await self._settle()
             while len(records) < max_records:
                 if not self._decoded:
                     decoded = self._take_decoded(may_raise=not records)
@@ -357,6 +425,8 @@ class Consumer:
                         break
                     self._decoded.extend(decoded)
                     continue
+                if self._group is not None:
+                    self._unhandled.setdefault(TopicPartition(*self._decoded[0][:2]), self._decoded[0].offset)
                 missing = max_records - len(records)
                 if len(self._decoded) <= missing:
                     records += self._decoded
@@ -365,6 +435,7 @@ class Consumer:
                     records += [self._decoded.popleft() for _ in range(missing)]
             self._pump.run()
             if records or not await self._more(deadline_ms):
+                self._end_poll()
                 return records
 
     async def poll_batches(self, max_bytes: int = 8 << 20, timeout_ms: float = 1_000) -> list[FetchedBatch]:
@@ -375,14 +446,16 @@ class Consumer:
         assert not self._decoded, "poll and poll_batches do not mix"
         deadline_ms = self._clock.now_ms() + timeout_ms
         while True:
+            await self._settle()
             batches: list[FetchedBatch] = []
             size = 0
             while size < max_bytes and (batch := self._fetcher.take(may_raise=not batches)) is not None:
                 if self.config.check_crcs and not is_whole(batch.data):
                     self._fetcher.put_back(batch)  # never past it: the next poll fetches it again
                     if not batches:
-                        raise _corrupt(batch, "its crc does not match")
+                        raise corrupt(batch, "its crc does not match")
                     break
+                self._unhandled.setdefault(TopicPartition(batch.topic, batch.partition), batch.start_offset)
                 batches.append(batch)
                 size += len(batch.data)
                 self._batches += 1
@@ -390,6 +463,7 @@ class Consumer:
                 self._records += batch.header.next_offset - batch.start_offset
             self._pump.run()
             if batches or not await self._more(deadline_ms):
+                self._end_poll()
                 return batches
 
     def _take_decoded(self, *, may_raise: bool) -> list[ConsumerRecord] | None:
@@ -398,7 +472,7 @@ class Consumer:
         if batch is None:
             return None
         try:
-            records = self._decode(batch)
+            records = decoded_records(batch, self.config.unpacked_bytes_max, check_crc=self.config.check_crcs)
         except Exception:  # also unforeseen errors: the position is behind the batch already
             self._fetcher.put_back(batch)
             if may_raise:
@@ -416,7 +490,7 @@ class Consumer:
         if self._failure is not None:
             await NEXT_TURN  # an application that polls on in a loop must not keep others from running
             raise self._failure
-        if self._fetcher.has_data:
+        if self._fetcher.has_data or self._has_group_work:
             return True
         left_ms = None if deadline_ms is None else deadline_ms - self._clock.now_ms()
         if left_ms is not None and left_ms <= 0:
@@ -434,25 +508,85 @@ class Consumer:
                 timer.cancel()
         return True
 
-    def _decode(self, batch: FetchedBatch) -> list[ConsumerRecord]:
-        if self.config.check_crcs and not is_whole(batch.data):
-            raise _corrupt(batch, "its crc does not match")
-        topic, partition, epoch = batch.topic, batch.partition, batch.header.leader_epoch
-        try:
-            plain = unpacked(batch.header, batch.data, self.config.unpacked_bytes_max)
-            # The class itself would go through a function of Python, for each record.
-            records = [
-                _new(
-                    ConsumerRecord,
-                    (topic, partition, r.offset, epoch, r.timestamp, r.key, r.value, r.headers),
-                )
-                for r in DefaultRecordBatch(plain)
-            ]
-        except UNDECODABLE as error:
-            raise _corrupt(batch, str(error) or type(error).__name__) from error
-        if batch.start_offset > batch.header.base_offset:
-            return [record for record in records if record.offset >= batch.start_offset]
-        return records
+    # --- the group ------------------------------------------------------------------------------------
+
+    async def _settle(self) -> None:
+        """The application asks for more, so it has done with what it has: time for commits and rebalances."""
+        if self._group is not None:
+            self._in_hand = None
+            self._unhandled.clear()
+            await self._group.settle()
+            self._has_group_work = False
+
+    def _end_poll(self) -> None:
+        if self._group is not None:
+            self._group.end_poll()
+
+    def _attend(self) -> None:
+        self._has_group_work = True
+        self._wake()
+
+    def _place(
+        self, partitions: tuple[TopicPartition, ...], starts: Mapping[TopicPartition, Position | None]
+    ) -> None:
+        if self._decoded and TopicPartition(*self._decoded[0][:2]) not in partitions:
+            self._decoded.clear()
+        for topic, _ in partitions:
+            self._cluster.wanted.use(topic, self._clock.now_ms())
+        self._fetcher.assign(list(partitions), by_group=True)
+        for partition, start in starts.items():
+            if start is not None:
+                self._fetcher.place(partition, start.offset, start.leader_epoch)
+        self._pump.run()
+
+    def _positions(self) -> dict[TopicPartition, Position]:
+        """How far each partition was handed out."""
+        places = {partition: self.position(partition) for partition in self._fetcher.parts}
+        parts = self._fetcher.parts
+        return {
+            one: Position(at, parts[one].epoch_before(at), parts[one].topic_id)
+            for one, at in places.items()
+            if at is not None
+        }
+
+    def _handled(self) -> dict[TopicPartition, Position]:
+        """How far the application has surely come: to what it was given last."""
+        found = self._positions()
+        again = dict(self._unhandled)
+        if self._in_hand is not None:
+            again[TopicPartition(*self._in_hand[:2])] = self._in_hand.offset
+        for one in (one for one in again if one in found):
+            epoch = self._fetcher.parts[one].epoch_before(again[one])
+            found[one] = found[one]._replace(offset=again[one], leader_epoch=epoch)
+        return found
+
+    async def commit(
+        self, offsets: Mapping[tuple[str, int], int] | None = None, timeout_ms: float = 30_000
+    ) -> None:
+        """Commit how far this member has come: next offsets to read; None: behind all that was handed out.
+
+        Returns when it is acknowledged. Raises: CommitFailed when the group has rebalanced and others may
+        have the partitions, ClientError, TimedOut.
+        """
+        positions = self._positions()
+        if offsets is not None:
+            positions = {TopicPartition(*partition): Position(at) for partition, at in offsets.items()}
+        await self._member.commit(positions, timeout_ms)
+
+    async def committed(
+        self, partitions: Iterable[tuple[str, int]] | None = None, timeout_ms: float = 30_000
+    ) -> dict[TopicPartition, int | None]:
+        """Next offsets to read as the group has committed them, None without; of all assigned partitions when
+        none is named. Raises: ClientError, TimedOut."""
+        asked = self.assignment if partitions is None else [TopicPartition(*one) for one in partitions]
+        found = await self._member.committed(asked, timeout_ms)
+        return {one: None if at is None else at.offset for one, at in found.items()}
+
+    @property
+    def _member(self) -> GroupSession:
+        if self._group is None:
+            raise ValueError("offsets are committed by groups: give the consumer a group_id")
+        return self._group
 
     # --- offsets --------------------------------------------------------------------------------------
 
@@ -512,32 +646,36 @@ class Consumer:
             self._cluster.suspect(effect.broker_id)
             self._lost(effect, is_disconnected=isinstance(error, Disconnected))
 
-    def _start_connecting(self, effect: Connect) -> None:
-        self._runtime.tasks.start("consumer connect", self._connect(effect.broker_id))
+    def _start(self, work: Callable[[Any], Coroutine[Any, Any, None]], effect: Effect) -> None:
+        self._runtime.tasks.start("consumer", work(effect))
 
-    async def _connect(self, broker_id: int) -> None:
+    async def _connect(self, effect: Connect) -> None:
         try:
-            await self._cluster.connect(broker_id)
+            await self._cluster.connect(effect.broker_id)
         except (NetworkError, ClientError):
-            self._pump.post(partial(self._fetcher.connect_failed, broker_id))
+            self._pump.post(partial(self._fetcher.connect_failed, effect.broker_id))
         else:
-            self._fetcher.connected(broker_id)
+            self._fetcher.connected(effect.broker_id)
             self._pump.run()
-
-    def _start_lookup(self, effect: LookupOffsets) -> None:
-        self._runtime.tasks.start("consumer lookup", self._look_up(effect))
 
     async def _look_up(self, effect: LookupOffsets) -> None:
         wanted = dict(effect.timestamps)
         deadline_ms = self._clock.now_ms() + _LOOKUP_TIMEOUT_MS
-        found, errors = await ask_leader(self._cluster, self._clock, effect.broker_id, wanted, deadline_ms)
+        found, errors = await ask_leader(
+            self._cluster, self._clock, OFFSETS, effect.broker_id, wanted, deadline_ms
+        )
         if self._is_closed:
             return
         offsets = {partition: answer.offset for partition, answer in found.items()}
         self._fetcher.found(effect.request_id, offsets)
         self._pump.post(partial(self._fetcher.not_found, effect.request_id, errors))
 
+    def _topics_in_use(self) -> frozenset[str]:
+        return self._fetcher.topics.union(() if self._group is None else self._group.core.topics)
+
     def _metadata_changed(self) -> None:
+        if self._group is not None:
+            self._group.metadata_changed()
         self._pump.post(lambda _: self._fetcher.metadata_changed())
 
     def _wake_for_data(self) -> None:
@@ -548,26 +686,15 @@ class Consumer:
         """A bug of the consumer itself: fetch nothing more, raise it from each poll, fail a task with it."""
         self._failure = error
         fail_node(self._runtime.tasks, "consumer", error)
-        self._wake()
+        self._end_work()
 
     def _task_failed(self, error: BaseException) -> None:
         # What it was to do would be waited for in vain.
         if self._failure is None:
             self._failure = ClientError(f"this consumer has failed, make another one: {error!r}")
             self._failure.__cause__ = error
-        self._pump.end()
-        self._wake()
+        self._end_work()
 
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
-
-
-def _corrupt(batch: FetchedBatch, why: str) -> CorruptRecords:
-    header = batch.header
-    text = (
-        f"{batch.topic}-{batch.partition} at offset {header.base_offset}: {why}; "
-        f"seek to {header.next_offset} to go on behind this batch"
-    )
-    place = TopicPartition(batch.topic, batch.partition)
-    return CorruptRecords(text, ErrorCode.CORRUPT_MESSAGE, place, header.base_offset, header.next_offset)

@@ -7,7 +7,7 @@ a sent record unknown. fsync, when asked for, follows every `flush_ms`.
 
 import posixpath
 
-from holdfast.client.core.history import RowWriter, make_value
+from holdfast.client.core.history import RowWriter, SentFields, make_value
 from holdfast.client.core.outcomes import DeliveryOutcome
 from holdfast.client.own_runtime import ClientRuntime
 from holdfast.runtime.api import DiskError, File, Runtime, Task
@@ -89,9 +89,18 @@ class Ledger:
         pseq = self.take_pseq()
         return pseq, make_value(self.producer, pseq, size_bytes)
 
-    def invoke(self, pseq: int, topic: str, partition: int, value_crc32c: int, acks: int, t0: int) -> None:
+    def invoke(
+        self,
+        pseq: int,
+        topic: str,
+        partition: int,
+        value_crc32c: int,
+        acks: int,
+        t0: int,
+        fields: SentFields | None = None,
+    ) -> None:
         """A record is about to be sent."""
-        self._pending.append(self._rows.invoke(pseq, topic, partition, value_crc32c, acks, t0))
+        self._pending.append(self._rows.invoke(pseq, topic, partition, value_crc32c, acks, t0, fields))
 
     def complete(
         self,

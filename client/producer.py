@@ -17,7 +17,7 @@ from holdfast.client.core.batch import Batch, ProducerIdAndEpoch, check_record
 from holdfast.client.core.config import ProducerConfig
 from holdfast.client.core.effects import Call, Connect, RefreshMetadata
 from holdfast.client.core.errors import BufferFull, ClientError, ProduceFailed, TimedOut, code_of
-from holdfast.client.core.history import value_crc32c
+from holdfast.client.core.history import SentFields, headers_crc32c, key_crc32c, value_crc32c
 from holdfast.client.core.metrics import ProducerCounters, ProducerMetrics
 from holdfast.client.core.next_turn import NEXT_TURN
 from holdfast.client.core.outcomes import DeliveryOutcome
@@ -398,7 +398,8 @@ class Producer:
             if tag is None:
                 tag = self._ledger.take_pseq()
             crc, acks, t0 = value_crc32c(bytes(value or b"")), self.config.acks, self._clock.now_ns()
-            self._ledger.invoke(tag, topic, queue.partition, crc, acks, t0)
+            fields = SentFields(timestamp_ms, key_crc32c(key), headers_crc32c(headers) if headers else None)
+            self._ledger.invoke(tag, topic, queue.partition, crc, acks, t0, fields)
         batch = sender.append(queue, timestamp_ms, key, value, headers, tag)
         if batch is None:
             now_ms = self._clock.now_ms()

@@ -30,6 +30,8 @@ def raft_config(config: ControllerConfig, folder: str) -> RaftConfig:
         election_backoff_max_ms=config.election_backoff_max_ms,
         request_timeout_ms=config.quorum_request_timeout_ms,
         retry_backoff_ms=config.quorum_retry_backoff_ms,
+        snapshot_bytes=config.snapshot_bytes,
+        snapshot_interval_ms=config.snapshot_interval_ms,
     )
 
 

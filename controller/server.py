@@ -28,18 +28,22 @@ from holdfast.controller.core.events import (
     RequestReceived,
     Resign,
     Respond,
+    SnapshotLoaded,
     Tick,
     VotersWanted,
 )
 from holdfast.controller.core.quorum_controller import QuorumController
 from holdfast.metadata.board import Board
-from holdfast.metadata.questions import QUESTION_APIS
+from holdfast.metadata.questions import QUESTION_APIS, answer_steps
+from holdfast.metadata.snapshot import MetadataState, SnapshotReader, snapshot_values
 from holdfast.metadata.status import NodeView, answer
 from holdfast.protocol.api_keys import ApiKey
 from holdfast.protocol.errors import ErrorCode
 from holdfast.raft.core.config import RaftConfig
 from holdfast.raft.driver import NotLeader, RaftDriver
+from holdfast.raft.snapshot_files import SnapshotSource
 from holdfast.rpc.channel import CallRefused, Pool
+from holdfast.rpc.long_answers import answer_in_steps
 from holdfast.rpc.server import Exchange, Server, ServerLimits
 from holdfast.rpc.shares import NodeShares
 from holdfast.runtime.api import Connection, ConnectionRefused, NetworkError, Runtime
@@ -71,12 +75,15 @@ MEMBER_APIS = frozenset(
         ApiKey.BEGIN_QUORUM_EPOCH,
         ApiKey.END_QUORUM_EPOCH,
         ApiKey.FETCH,
+        ApiKey.FETCH_SNAPSHOT,
         ApiKey.BROKER_REGISTRATION,
         ApiKey.BROKER_HEARTBEAT,
         ApiKey.ALTER_PARTITION,
         ApiKey.ALLOCATE_PRODUCER_IDS,
     )
 )
+#: Questions are answered in steps, beside the events, once some broker has so many partitions.
+LARGE_IMAGE_PARTITIONS = 1_000
 #: A probe that gets no answer for so long is no evidence (D9).
 PROBE_TIMEOUT_MS = 1000
 _EVENT_BOUNDS_SECONDS = (0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0)
@@ -218,19 +225,30 @@ class ControllerServer:
 
     def metrics(self) -> Iterable[MetricFamily]:
         """All series of this node."""
-        return [
-            *metrics.families(self._core),
-            *metrics.event_families(self._queue_seconds, self._processing_seconds),
-            *self._driver.stats(),
-            *self._server.stats(),
-            *self._shares.stats(),
-        ]
+        yield from metrics.families(self._core)
+        yield from metrics.event_families(self._queue_seconds, self._processing_seconds)
+        yield from self._driver.stats()
+        yield from self._server.stats()
+        yield from self._shares.stats()
 
     # --- events ------------------------------------------------------------------------------------------
 
     def on_committed(self, entries: Sequence[Entry], committed_offset: int) -> None:
         """See `raft.driver.RaftListener`."""
         self.pump.post(EntriesCommitted(entries, committed_offset))
+
+    def snapshot_source(self) -> SnapshotSource | None:
+        """See `raft.snapshotter.SnapshotOwner`."""
+        state = self._core.state
+        return SnapshotSource(state.image.offset, snapshot_values(state)) if state.image.offset else None
+
+    def snapshot_sink(self) -> SnapshotReader:
+        """See `raft.snapshotter.SnapshotOwner`."""
+        return SnapshotReader()
+
+    def on_snapshot(self, state: MetadataState, offset: int) -> None:
+        """See `raft.snapshotter.SnapshotOwner`."""
+        self.pump.post(SnapshotLoaded(state))
 
     def on_leader_change(
         self, leader_id: int | None, raft_epoch: int, epoch_start_offset: int | None
@@ -245,7 +263,14 @@ class ControllerServer:
     def _question(self, exchange: Exchange) -> None:
         """Not from an image that was never whole: it would say that there is no such topic (R113)."""
         if self._driver.has_caught_up:
-            self._receive(exchange)
+            image = self._core.committed
+            if max(map(len, image.assigned.values()), default=0) < LARGE_IMAGE_PARTITIONS:
+                self._receive(exchange)
+            else:
+                steps = answer_steps(
+                    image, exchange.message, self._core.asked_through(exchange.listener_name)
+                )
+                answer_in_steps(self._runtime.tasks, exchange, steps, lambda: self.pump.is_ended)
             return
         text = "this controller does not know yet what is committed; ask another node, or try again"
         exchange.fail(ErrorCode.BROKER_NOT_AVAILABLE, text)

@@ -17,6 +17,7 @@ from holdfast.cli.tables import table_lines
 from holdfast.drills.chaos_scenarios.command import command as run_scenario
 from holdfast.drills.fault_kinds import KINDS, Given, Undoable
 from holdfast.drills.soak import command as soak
+from holdfast.localcluster.clocks import OFF_S_MAX
 from holdfast.localcluster.compose import ComposeCluster
 from holdfast.localcluster.compose_faults import heal_containers
 from holdfast.localcluster.endings import ended_by_sigterm, undisturbed
@@ -129,6 +130,15 @@ _OPTIONS: dict[str, tuple[Callable[..., Any], ...]] = {
         click.option("--how", type=click.Choice(list(WAYS)), default="isolate", show_default=True),
     ),
     "unread-fetches": (click.option("--topic", required=True, help="One that the target leads."),),
+    "clock-jump": (
+        click.option(
+            "--by-s",
+            type=click.IntRange(-OFF_S_MAX, OFF_S_MAX),
+            default=7_200,
+            show_default=True,
+            help="Seconds, below 0 into the past.",
+        ),
+    ),
     "slow-links": (_OTHER, click.option("--delay-ms", type=click.IntRange(1, 60_000), default=200)),
 }
 
@@ -149,7 +159,7 @@ def _fault_command(name: str) -> click.Command:
         is_quiet = output == "json"
         try:
             faults = _made(name, driver, folder, project, target, given)
-            lasts = seconds if seconds is not None else (0.0 if KINDS[name].is_of_this_process else None)
+            lasts = seconds if seconds is not None else (0.0 if KINDS[name].ends_with_us(driver) else None)
             answer.data = {"fault": name, "target": target, "did": _done(faults, lasts, is_quiet)}
         except (ClusterError, OSError) as error:
             answer.errors.append({"code": "CLUSTER_ERROR", "message": str(error)})

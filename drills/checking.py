@@ -6,7 +6,8 @@
 import threading
 from collections.abc import Callable, Sequence
 
-from holdfast.client.consumer import Consumer, ConsumerRecord
+from holdfast.client.consumer import Consumer
+from holdfast.client.core.consumer_records import ConsumerRecord
 from holdfast.client.core.errors import ClientError, CorruptRecords, LogTruncated, NoSuchOffset
 from holdfast.client.core.history import parse_value
 from holdfast.localcluster.nodes import ClusterError

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Protocol
 
 from holdfast.localcluster.compose import ComposeCluster
+from holdfast.localcluster.compose_delays import DelayedPackets
 from holdfast.localcluster.compose_faults import (
     ContainerFault,
     CutContainers,
@@ -18,10 +19,11 @@ from holdfast.localcluster.compose_faults import (
     PauseContainer,
     PowerLossOfContainers,
     SlowDiskOfContainers,
+    SlowLinksOfContainers,
     StopContainer,
 )
 from holdfast.localcluster.compose_links import ContainerLinks
-from holdfast.localcluster.faults import clients, damage, disks, limits, network, processes, shapes
+from holdfast.localcluster.faults import clients, clocks, damage, disks, limits, network, processes, shapes
 from holdfast.localcluster.faults.fault import Fault, FaultRefused
 from holdfast.localcluster.faults.places import Part, Place
 from holdfast.localcluster.nodes import Node, Nodes
@@ -50,6 +52,8 @@ class Given:
     how: str = "isolate"
     one_way: bool = False
     delay_ms: int = 200
+    #: seconds that a wall clock jumps, below 0 into the past
+    by_s: int = 7_200
     part: str = Part.CLOSED_SEGMENT.value
     partition: str = ""
     topic_id: bytes = b""
@@ -70,6 +74,13 @@ class FaultKind:
     keys: frozenset[str] = field(default_factory=frozenset)
     #: connections of the process that makes it: they end with it
     is_of_this_process: bool = False
+    #: the same of containers, where it differs
+    is_of_this_process_on_containers: bool = False
+
+    def ends_with_us(self, driver: str) -> bool:
+        """It does not outlive the process that makes it."""
+        on_containers = driver == "compose" and self.is_of_this_process_on_containers
+        return self.is_of_this_process or on_containers
 
 
 def _on_each(fault: Callable[..., Fault]) -> Make:
@@ -119,6 +130,14 @@ def _slowed(cluster: LocalCluster, nodes: Sequence[Node], given: Given) -> Seque
     return [network.SlowLinks(cluster, nodes, given.other or rest, given.delay_ms)]
 
 
+def _slowed_containers(cluster: ComposeCluster, nodes: Sequence[Node], given: Given) -> Sequence[Undoable]:
+    reason = DelayedPackets.why_not()
+    if reason:
+        raise FaultRefused(f"links of containers cannot be slow here: {reason}")
+    rest = [node for node in cluster.nodes if node not in nodes]
+    return [SlowLinksOfContainers(cluster, nodes, given.other or rest, given.delay_ms)]
+
+
 def _unread(cluster: LocalCluster, nodes: Sequence[Node], given: Given) -> Sequence[Fault]:
     if not given.topic_id:
         raise FaultRefused("the fetches of which topic? name it, as one that the node leads")
@@ -156,7 +175,16 @@ KINDS: dict[str, FaultKind] = {
         _on_each(disks.SlowDisk), _on_containers(SlowDiskOfContainers), is_of_this_process=True
     ),
     "partition": FaultKind(_parted, _parted_containers, frozenset({"other", "how", "one-way"})),
-    "slow-links": FaultKind(_slowed, keys=frozenset({"other", "delay-ms"})),
+    "slow-links": FaultKind(
+        _slowed,
+        _slowed_containers,
+        frozenset({"other", "delay-ms"}),
+        is_of_this_process_on_containers=True,
+    ),
+    "clock-jump": FaultKind(
+        lambda cluster, nodes, given: [clocks.ClockJump(cluster, *nodes, by_s=given.by_s)],
+        keys=frozenset({"by-s"}),
+    ),
     "unread-fetches": FaultKind(_unread, keys=frozenset({"topic"}), is_of_this_process=True),
     **{
         fault.name: FaultKind(_on_each(fault), is_of_this_process=True)

@@ -4,7 +4,7 @@ Owns how each is made, watched, healed and taken away. What is broken on it is d
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from types import MappingProxyType
@@ -12,7 +12,9 @@ from typing import Any, Protocol
 
 from holdfast.drills.drill import QUICK
 from holdfast.drills.fault_kinds import KINDS, Given, Undoable
+from holdfast.localcluster import clocks
 from holdfast.localcluster.compose import ComposeCluster
+from holdfast.localcluster.compose_delays import DelayedPackets
 from holdfast.localcluster.compose_disks import ContainerDisks
 from holdfast.localcluster.compose_faults import healing_containers
 from holdfast.localcluster.endings import undisturbed
@@ -29,6 +31,8 @@ BROKERS = CONTROLLERS = 3
 _CONTAINERS_UP_S = 240.0
 #: Faults of containers for which each must have a disk of its own.
 NEEDS_DISKS = frozenset({"power-loss", "frozen-disk", "slow-disk"})
+#: The fault for which nodes must have clocks of their own.
+NEEDS_CLOCKS = "clock-jump"
 
 Properties = Mapping[str, str]
 NOTHING: Mapping[Any, Any] = MappingProxyType({})
@@ -76,9 +80,15 @@ class LocalGround:
     driver = "local"
 
     def __init__(
-        self, folder: Path, properties: Properties = NOTHING, of_brokers: Mapping[int, Properties] = NOTHING
+        self,
+        folder: Path,
+        properties: Properties = NOTHING,
+        of_brokers: Mapping[int, Properties] = NOTHING,
+        *,
+        has_clocks: bool = False,
     ) -> None:
-        """Writes the cluster's files in `folder`/cluster. Raises: ClusterError."""
+        """Writes the cluster's files in `folder`/cluster; `has_clocks`: those of nodes can be put wrong.
+        Raises: ClusterError."""
         self._cluster = LocalCluster.create(
             folder / "cluster",
             BROKERS,
@@ -86,6 +96,7 @@ class LocalGround:
             properties={**PROPERTIES, **properties},
             power_loss=drivers.choose("auto"),
             has_links=True,
+            has_clocks=has_clocks,
         )
         for broker_id, own in of_brokers.items():
             with self._cluster.properties_file(self._cluster.broker(broker_id)).open("a") as file:
@@ -144,7 +155,7 @@ class ContainerGround:
         self._cluster = ComposeCluster.create(Path.cwd(), PROJECT, override)
         if not ContainerDisks.why_not():
             services = [self._cluster.service(node) for node in self._cluster.nodes]
-            self._cluster.disks = ContainerDisks(folder, services)
+            self._cluster.disks = ContainerDisks(folder, PROJECT, services)
         self._override = override
         self._environments = self._all_environments(properties, of_brokers)
 
@@ -232,20 +243,27 @@ def ground_for(
     folder: Path,
     properties: Properties = NOTHING,
     of_brokers: Mapping[int, Properties] = NOTHING,
+    faults: Collection[str] = (),
 ) -> Ground:
-    """A new cluster of the driver `local` or `compose`; nothing runs yet. Raises: ClusterError."""
-    kind = ContainerGround if driver == "compose" else LocalGround
-    return kind(folder, properties, of_brokers)
+    """A new cluster of the driver `local` or `compose`, on which these faults are possible; nothing runs yet.
+    Raises: ClusterError."""
+    if driver == "compose":
+        return ContainerGround(folder, properties, of_brokers)
+    return LocalGround(folder, properties, of_brokers, has_clocks=NEEDS_CLOCKS in faults)
 
 
 def not_possible(driver: str, faults: Sequence[str]) -> list[str]:
     """Why faults cannot be made with a driver, as far as it is known before anything runs."""
     if driver == "local":
-        return []
+        reason = clocks.why_not() if NEEDS_CLOCKS in faults else ""
+        return [f"{NEEDS_CLOCKS}: {reason}"] if reason else []
     on_disks = sorted(NEEDS_DISKS & set(faults))
     reason = ContainerDisks.why_not() if on_disks else ""
     if reason:
         return [f"{', '.join(on_disks)}: containers cannot have disks of their own here: {reason}"]
+    reason = DelayedPackets.why_not() if "slow-links" in faults else ""
+    if reason:
+        return [f"slow-links: {reason}"]
     possible = ", ".join(fault for fault, kind in KINDS.items() if kind.on_containers is not None)
     return [
         f"{fault} is not possible with containers (possible: {possible}); use --driver local"

@@ -20,13 +20,14 @@ import click
 from holdfast.cli.extras import EXTRAS
 from holdfast.cli.options import output
 from holdfast.cli.progress import Progress
+from holdfast.cli.report_option import report_option
 from holdfast.client.core.errors import ClientError
 from holdfast.drills.chaos_report import ChaosReport
 from holdfast.drills.ground import Ground
 from holdfast.drills.outcome import DrillResult
 from holdfast.drills.session import Say, Session
 from holdfast.drills.spark_judge import SparkJudge
-from holdfast.drills.story import add_load, add_metadata, report_option, verdict_row, write_report
+from holdfast.drills.story import add_load, add_metadata, verdict_row, write_report
 from holdfast.localcluster.endings import ended_by_sigterm
 from holdfast.localcluster.nodes import ClusterError
 from holdfast.report.history import HISTORY_FILE, History

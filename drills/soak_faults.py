@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from holdfast.drills.fault_kinds import Given, Undoable
 from holdfast.drills.ground import Ground, LocalGround
-from holdfast.localcluster.faults import clients, damage, disks, limits, network, processes
+from holdfast.localcluster.faults import damage, network, processes
 from holdfast.localcluster.faults.fault import Fault
 from holdfast.localcluster.faults.places import Field, Part, Place
 from holdfast.localcluster.faults.shapes import WAYS
@@ -75,6 +75,15 @@ class Entry:
     make: Make
 
 
+def _on_broker(fault: str) -> Make:
+    """As `holdfast chaos` makes it, on a broker."""
+    return lambda course: course.ground.make(fault, [course.broker()], Given(seed=course.seed))
+
+
+def _on_controller(fault: str) -> Make:
+    return lambda course: course.ground.make(fault, [course.controller()], Given(seed=course.seed))
+
+
 def _down(course: Course, node: Node) -> Fault:
     kind = course.chance.choice((processes.Kill, processes.Stop))
     return kind(course.cluster, node)
@@ -119,56 +128,52 @@ def _partition(course: Course) -> Sequence[Fault]:
     return (course.chance.choice(shapes)(),)
 
 
-def _unread(course: Course) -> Sequence[Fault]:
+def _unread(course: Course) -> Sequence[Undoable]:
     topic = course.chance.choice(course.topics)
     node = course.targets.one(f"leader of {topic}-0")
-    return (clients.UnreadFetches(course.cluster, node, course.targets.topic_id(topic)),)
+    given = Given(topic_id=course.targets.topic_id(topic))
+    return course.ground.make("unread-fetches", [node], given)
+
+
+def _slow_links(course: Course) -> Sequence[Undoable]:
+    given = Given(seed=course.seed, delay_ms=course.chance.randrange(200))
+    return course.ground.make("slow-links", [course.broker()], given)
 
 
 MENU: dict[str, Entry] = {
-    "kill": Entry(4, lambda c: (processes.Kill(c.cluster, c.broker()),)),
-    "stop": Entry(3, lambda c: (processes.Stop(c.cluster, c.broker()),)),
-    "pause": Entry(3, lambda c: (processes.Pause(c.cluster, c.broker()),)),
-    "power-loss": Entry(4, lambda c: (processes.PowerLoss(c.cluster, c.broker(), seed=c.seed),)),
+    "kill": Entry(4, _on_broker("kill")),
+    "stop": Entry(3, _on_broker("stop")),
+    "pause": Entry(3, _on_broker("pause")),
+    "power-loss": Entry(4, _on_broker("power-loss")),
     "flip-bit": Entry(3, _flip),
     "cut-file": Entry(2, _cut),
     "remove-file": Entry(2, _remove),
     "wipe-disk": Entry(2, _wipe),
     "partition": Entry(5, _partition),
-    "slow-links": Entry(
-        1, lambda c: (network.SlowLinks(c.cluster, [c.broker()], c.cluster.nodes, c.chance.randrange(200)),)
-    ),
-    "few-handles": Entry(2, lambda c: (limits.FewHandles(c.cluster, c.broker()),)),
-    "little-memory": Entry(1, lambda c: (limits.LittleMemory(c.cluster, c.broker()),)),
-    "no-room-in-files": Entry(1, lambda c: (limits.NoRoomInFiles(c.cluster, c.broker()),)),
-    "full-disk": Entry(1, lambda c: (disks.FullDisk(c.cluster, c.broker()),)),
-    "frozen-disk": Entry(1, lambda c: (disks.FrozenDisk(c.cluster, c.broker()),)),
-    "slow-disk": Entry(1, lambda c: (disks.SlowDisk(c.cluster, c.broker()),)),
-    "half-frames": Entry(1, lambda c: (clients.HalfFrames(c.cluster, c.broker()),)),
+    "slow-links": Entry(1, _slow_links),
+    "few-handles": Entry(2, _on_broker("few-handles")),
+    "little-memory": Entry(1, _on_broker("little-memory")),
+    "no-room-in-files": Entry(1, _on_broker("no-room-in-files")),
+    "full-disk": Entry(1, _on_broker("full-disk")),
+    "frozen-disk": Entry(1, _on_broker("frozen-disk")),
+    "slow-disk": Entry(1, _on_broker("slow-disk")),
+    "half-frames": Entry(1, _on_broker("half-frames")),
     "unread-fetches": Entry(1, _unread),
-    "metadata-flood": Entry(1, lambda c: (clients.MetadataFlood(c.cluster, c.broker()),)),
-    "garbage": Entry(1, lambda c: (clients.Garbage(c.cluster, c.broker(), seed=c.seed),)),
+    "metadata-flood": Entry(1, _on_broker("metadata-flood")),
+    "garbage": Entry(1, _on_broker("garbage")),
 }
 
-#: Beside a fault on a broker, sometimes.
+#: Beside a fault on a broker, sometimes; of processes and of containers.
 OF_CONTROLLERS: dict[str, Entry] = {
-    "kill": Entry(2, lambda c: (processes.Kill(c.cluster, c.controller()),)),
-    "stop": Entry(1, lambda c: (processes.Stop(c.cluster, c.controller()),)),
-    "pause": Entry(2, lambda c: (processes.Pause(c.cluster, c.controller()),)),
-    "power-loss": Entry(2, lambda c: (processes.PowerLoss(c.cluster, c.controller(), seed=c.seed),)),
-    "partition": Entry(2, lambda c: (network.Partition.isolate(c.cluster, c.controller()),)),
+    "kill": Entry(2, _on_controller("kill")),
+    "stop": Entry(1, _on_controller("stop")),
+    "pause": Entry(2, _on_controller("pause")),
+    "power-loss": Entry(2, _on_controller("power-loss")),
+    "partition": Entry(2, _on_controller("partition")),
 }
 
 
 # --- containers ----------------------------------------------------------------------------------------
-
-
-def _container(fault: str) -> Make:
-    return lambda course: course.ground.make(fault, [course.broker()], Given(seed=course.seed))
-
-
-def _controller_container(fault: str) -> Make:
-    return lambda course: course.ground.make(fault, [course.controller()], Given(seed=course.seed))
 
 
 def _parted_container(course: Course) -> Sequence[Undoable]:
@@ -178,26 +183,24 @@ def _parted_container(course: Course) -> Sequence[Undoable]:
     return course.ground.make("partition", [node], course.chance.choice(shapes))
 
 
-ON_CONTAINERS: dict[str, Entry] = {
-    "kill": Entry(4, _container("kill")),
-    "stop": Entry(3, _container("stop")),
-    "pause": Entry(3, _container("pause")),
-    "partition": Entry(5, _parted_container),
-    "power-loss": Entry(4, _container("power-loss")),
-    "frozen-disk": Entry(1, _container("frozen-disk")),
-    "slow-disk": Entry(1, _container("slow-disk")),
-}
+def _slow_links_of_container(course: Course) -> Sequence[Undoable]:
+    given = Given(seed=course.seed, delay_ms=course.chance.randrange(1, 200))
+    return course.ground.make("slow-links", [course.broker()], given)
 
-OF_CONTROLLER_CONTAINERS: dict[str, Entry] = {
-    "kill": Entry(2, _controller_container("kill")),
-    "stop": Entry(1, _controller_container("stop")),
-    "pause": Entry(2, _controller_container("pause")),
-    "partition": Entry(2, _controller_container("partition")),
-    "power-loss": Entry(2, _controller_container("power-loss")),
+
+ON_CONTAINERS: dict[str, Entry] = {
+    "kill": Entry(4, _on_broker("kill")),
+    "stop": Entry(3, _on_broker("stop")),
+    "pause": Entry(3, _on_broker("pause")),
+    "partition": Entry(5, _parted_container),
+    "power-loss": Entry(4, _on_broker("power-loss")),
+    "frozen-disk": Entry(1, _on_broker("frozen-disk")),
+    "slow-disk": Entry(1, _on_broker("slow-disk")),
+    "slow-links": Entry(1, _slow_links_of_container),
 }
 
 #: {driver: of one broker, and of one controller beside it}
 MENUS: dict[str, tuple[dict[str, Entry], dict[str, Entry]]] = {
     "local": (MENU, OF_CONTROLLERS),
-    "compose": (ON_CONTAINERS, OF_CONTROLLER_CONTAINERS),
+    "compose": (ON_CONTAINERS, OF_CONTROLLERS),
 }

@@ -4,17 +4,14 @@ What needs no watching while the run goes on is added at its end: elections from
 latencies from the ledgers, the verdict.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-import click
-
-from holdfast.cli.extras import require
+from holdfast.cli.inspect.history_rows import metadata_rows
 from holdfast.cli.inspect.metadata_log import fetch_log
-from holdfast.cli.inspect.partition_story import LoggedRecord
+from holdfast.cli.inspect.partition_story import ReadLog
 from holdfast.client.core.errors import ClientError
-from holdfast.drills.metadata_rows import metadata_rows
 from holdfast.drills.outcome import DrillEvidence
 from holdfast.durability.verdict import EXIT_INCONCLUSIVE, Verdict
 from holdfast.report.history import History, Row, read_history
@@ -22,38 +19,16 @@ from holdfast.report.load import load_rows
 from holdfast.runtime.api import Runtime
 from holdfast.runtime.real.machine import run
 
-F = TypeVar("F", bound=Callable[..., Any])
-
 _READ_TIMEOUT_MS = 20_000
-
-
-def report_option(function: F) -> F:
-    """`--report FILE`, for commands that play with a cluster."""
-    return click.option(
-        "--report",
-        "report_file",
-        type=click.Path(path_type=Path, dir_okay=False),
-        callback=_checked,
-        help="Write what happened as one HTML page that opens without a network.",
-    )(function)
-
-
-def _checked(_: click.Context, __: click.Parameter, file: Path | None) -> Path | None:
-    """It must be possible to write it, before the run begins and not after it."""
-    if file is None:
-        return None
-    require("report")
-    if not file.absolute().parent.is_dir():
-        raise click.BadParameter(f"{file.absolute().parent} is no folder")
-    return file
 
 
 def add_metadata(history: History, bootstrap_servers: str) -> None:
     """Add what the live cluster's metadata log tells; a note when it cannot be read."""
-    found: list[LoggedRecord] = []
+    found = ReadLog([])
 
     async def read(runtime: Runtime) -> int:
-        found.extend(await fetch_log(runtime, bootstrap_servers, _READ_TIMEOUT_MS))
+        nonlocal found
+        found = await fetch_log(runtime, bootstrap_servers, _READ_TIMEOUT_MS)
         return 0
 
     try:

@@ -97,7 +97,7 @@ class View:
         """Number of answers about logs that the active controller has got from this broker, valid or not."""
         port = self.active_controller().http_port
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+            with urllib.request.urlopen(f"http://{self._cluster.host}:{port}/metrics", timeout=10) as answer:
                 text = answer.read().decode()
         except OSError as error:
             raise ClusterError(f"the active controller shows no metrics: {error}") from error
@@ -113,7 +113,7 @@ class View:
 
         async def work(runtime: Runtime) -> int:
             log = await fetch_log(runtime, self._cluster.bootstrap_controllers, 30_000)
-            for step in story_of(log, self._topic, 0).steps:
+            for step in story_of(log.records, self._topic, 0, log.base).steps:
                 decision, after = step.decision, step.after
                 if decision is None or after is None or after.leader is None or decision.reason is None:
                     continue

@@ -14,7 +14,7 @@ from aiokafka.record.default_records import DefaultRecordBatch
 
 from holdfast.client.core.decoding import UNDECODABLE
 from holdfast.client.core.fetcher_effects import FetchedBatch
-from holdfast.client.core.history import parse_value, value_crc32c
+from holdfast.client.core.history import headers_crc32c, key_crc32c, parse_value, value_crc32c
 from holdfast.protocol.compression import unpack_batch
 from holdfast.protocol.record_batch import LOG_APPEND_TIME, BatchHeader, CorruptBatch, check_batch
 
@@ -44,6 +44,9 @@ _TYPES = {
     "value_crc32c": ("long", pa.int64()),
     "timestampMs": ("long", pa.int64()),
     "problem": ("string", pa.string()),
+    # only where a schema names them
+    "key_crc32c": ("long", pa.int64()),
+    "headers_crc32c": ("long", pa.int64()),
 }
 _PARSED = ("state", "producer", "pseq", "value_crc32c")
 
@@ -172,6 +175,12 @@ def _good_batch(rows: _Rows, topic: str, partition: int, columns: Columns) -> pa
     found["value"] = values
     if "headers" in names:
         found["headers"] = [record.headers for record in records]
+    if "key_crc32c" in names:
+        keys = [record.key for record in records]
+        found["key_crc32c"] = [None if key is None else key_crc32c(key) for key in keys]
+    if "headers_crc32c" in names:
+        headers = [record.headers for record in records]
+        found["headers_crc32c"] = [headers_crc32c(given) if given else None for given in headers]
     if "timestamp" in names or "timestampMs" in names:
         found["timestampMs"] = np.array([record.timestamp for record in records], np.int64)
         found["timestamp"] = _microseconds(found["timestampMs"])

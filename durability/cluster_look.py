@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from holdfast.client.admin import Admin
 from holdfast.client.core.errors import ClientError
-from holdfast.client.core.history import topic_id_text
 from holdfast.protocol.errors import ErrorCode
+from holdfast.protocol.id_text import encode_id
 from holdfast.runtime.api import Runtime
 from holdfast.runtime.real.machine import new_event_loop, real_runtime
 
@@ -51,7 +51,7 @@ async def _look(runtime: Runtime, servers: str, topics: list[str], timeout_ms: i
                 code = ErrorCode(topic.error_code)
                 raise ClientError(f"topic {topic.name}: {code.name}", code)
             rows = {row.partition_index: PartitionLook(row.replicas, row.isr) for row in topic.partitions}
-            found[topic.name] = TopicLook(topic_id_text(topic.topic_id), rows)
+            found[topic.name] = TopicLook(encode_id(topic.topic_id), rows)
         return found
     finally:
         await admin.close()

@@ -7,27 +7,30 @@ other, make a ledger unreadable, by file and line. Never judges the log.
 
 import gzip
 import json
-import os
 import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from holdfast.durability.foreign_lines import ForeignRow, foreign_row
-from holdfast.durability.ledger_lines import PROBLEM, ROWS, TOPIC_ID, TORN, is_packed, problem_of, read_rows
+from holdfast.durability.ledger_files import (
+    UnreadableLedger,
+    check_writers,
+    ledger_files,
+    opened,
+    problem_of,
+)
+from holdfast.durability.ledger_lines import ORDER, PROBLEM, ROWS, TOPIC_ID, TORN, read_rows, surely_in_order
 from holdfast.durability.ledger_source import plan
-
-#: What a ledger file is called; `.gz` may follow.
-SUFFIXES = (".jsonl", ".ndjson", ".json")
 
 #: One row for each send. Strings are keys only: an aggregate over a string would make Spark sort instead of
 #: hash. Rows about files, not sends, have a negative `pseq`; each has its text in `run`.
 SENDS_SQL = """
 SELECT run, producer, pseq, topic, partition, offset, leader_epoch, value_crc32c, acks, outcome, t0, t1,
+       timestamp_ms, key_crc32c, headers_crc32c,
        outcome <=> 1 AND acks <=> -1 AS acked,
        outcome <=> 2 AND acks IN (0, 1) AS weakly_acked,
        outcome <=> 4 AS refused,
@@ -48,6 +51,9 @@ FROM (SELECT run, producer, pseq, topic,
              min(outcome) AS least_outcome,
              min(t0) AS t0,
              min(t1) AS t1,
+             max(timestamp_ms) AS timestamp_ms,
+             max(key_crc32c) AS key_crc32c,
+             max(headers_crc32c) AS headers_crc32c,
              count_if(kind IN (1, 3)) AS invokes,
              count_if(kind IN (2, 3)) AS answers
       FROM ledger_lines
@@ -65,6 +71,7 @@ SELECT run, producer, topic,
        count_if(weakly_acked) AS weakly_acked,
        count_if(refused) AS refused,
        count_if(unknown) AS unknown,
+       count(timestamp_ms) AS with_fields,
        count_if(answers = 0) AS unanswered,
        count_if(invokes = 0) AS answers_without_send,
        count_if(invokes > 1) AS repeated_sends,
@@ -72,17 +79,17 @@ SELECT run, producer, topic,
 FROM sends
 GROUP BY run, producer, topic
 """
-#: Of what is only shown some rows are enough; each topic id is needed.
+#: Of what is only shown some rows are enough; each topic id is needed, and the order in each block.
 _REMARKS_SQL = f"""
 SELECT * FROM (SELECT -pseq AS kind, run AS text, topic, count(*) OVER (PARTITION BY pseq) AS total,
                       row_number() OVER (PARTITION BY pseq ORDER BY t0, run, topic) AS nth
                FROM all_sends WHERE pseq < 0)
-WHERE nth <= 100 OR kind = {TOPIC_ID}
+WHERE nth <= 100 OR kind IN ({TOPIC_ID}, {ORDER})
 ORDER BY kind, nth
 """
 
 _SUMS = (
-    "sent", "acked", "weakly_acked", "refused", "unknown", "unanswered",
+    "sent", "acked", "weakly_acked", "refused", "unknown", "unanswered", "with_fields",
     "answers_without_send", "repeated_sends", "contradictions",
 )  # fmt: skip
 #: Defects that are seen in several lines together: (sum, condition, words).
@@ -102,10 +109,6 @@ SMALL_BYTES = 8 << 20
 _HEAD_BYTES = 256 << 10
 
 
-class UnreadableLedger(Exception):
-    """The ledger proves nothing as it is. The text says which part and why."""
-
-
 @dataclass(frozen=True, slots=True)
 class Totals:
     """Counts over all sends of a ledger."""
@@ -117,6 +120,8 @@ class Totals:
     unanswered: int
     #: answered with `info`: time-outs and disconnects
     unknown: int
+    #: whose key, headers and timestamp are known; older ledgers did not tell
+    with_fields: int
     topics: tuple[str, ...]
     runs: tuple[str, ...]
     producers: int
@@ -126,43 +131,12 @@ class Totals:
     topic_ids: dict[str, tuple[str, ...]]
     #: topic -> highest partition that a line names
     last_partitions: dict[str, int]
+    #: no answered send has a smaller offset than an earlier one of its producer in its partition; False: they
+    #: must be looked at
+    in_order: bool
 
 
-# --- files ---------------------------------------------------------------------------------------------
-
-
-def ledger_files(path: str) -> list[str]:
-    """The ledger files at `path`, a file or a folder that is searched all the way down; sorted.
-
-    Raises: UnreadableLedger when there are none.
-    """
-    root = Path(path)
-    found = [root] if root.is_file() else sorted(root.rglob("*"))
-    files = [file for file in found if file.is_file() and (file == root or _is_ledger(file))]
-    if not files:
-        raise UnreadableLedger(f"{path}: no ledger file ({', '.join('*' + s for s in SUFFIXES)}) there")
-    return [str(file) for file in files]
-
-
-def passed_over(path: str) -> list[str]:
-    """What in the ledger folder may hold something and is not read: other files, links to folders, links to
-    nothing, folders that may not be looked into. What they say is not known."""
-    root = Path(path)
-    if not root.is_dir():
-        return []
-    return [str(file) for file in sorted(root.rglob("*")) if _is_passed_over(file)]
-
-
-def _is_passed_over(file: Path) -> bool:
-    if file.is_dir():
-        return file.is_symlink() or not os.access(file, os.R_OK | os.X_OK)
-    if file.is_file():
-        return not _is_ledger(file) and file.stat().st_size > 0
-    return True
-
-
-def _is_ledger(file: Path) -> bool:
-    return file.name.removesuffix(".gz").endswith(SUFFIXES)
+# --- looking into files ------------------------------------------------------------------------------
 
 
 def topics_named(files: Iterable[str], *, is_foreign: bool = False) -> set[str]:
@@ -170,7 +144,7 @@ def topics_named(files: Iterable[str], *, is_foreign: bool = False) -> set[str]:
     topics: set[str] = set()
     for path in files:
         try:
-            with gzip.open(path) if is_packed(path) else Path(path).open("rb") as file:
+            with opened(path) as file:
                 head = file.read(_HEAD_BYTES)
         except (EOFError, zlib.error, gzip.BadGzipFile):
             continue
@@ -187,7 +161,7 @@ def line_of(files: Iterable[str], run: str, producer: str, pseq: int, topic: str
     names = list(files)
     sought, needle, found = (run, producer, pseq, topic), f'"pseq":{pseq}'.encode(), ""
     for path in names:
-        with gzip.open(path) if is_packed(path) else Path(path).open("rb") as file:
+        with opened(path) as file:
             for number, line in enumerate(file, 1):
                 if needle not in line.replace(b" ", b"") or problem_of(line) is not None:
                     continue
@@ -252,7 +226,7 @@ def _totals_of(spark: Any, files: list[str]) -> Totals:
     for name, condition, what in _DEFECTS:
         if sums[name]:
             raise UnreadableLedger(f"{sums[name]} {what}: {_an_example(spark, files, condition)}")
-    _check_names([(row.topic, row.producer, row.first_pseq, row.last_pseq, row.run) for row in rows])
+    check_writers([(row.topic, row.producer, row.first_pseq, row.last_pseq, row.run) for row in rows])
     last_partitions: dict[str, int] = {}
     for row in rows:
         if row.last_partition is not None:
@@ -268,12 +242,14 @@ def _totals_of(spark: Any, files: list[str]) -> Totals:
         refused=sums["refused"],
         unanswered=sums["unanswered"],
         unknown=sums["unknown"],
+        with_fields=sums["with_fields"],
         topics=tuple(sorted({row.topic for row in rows})),
         runs=tuple(sorted({row.run for row in rows})),
         producers=len({(row.run, row.producer) for row in rows}),
         torn_lines=next((row.total for row in remarks if row.kind == TORN), 0),
         topic_ids={topic: tuple(found) for topic, found in ids.items()},
         last_partitions=last_partitions,
+        in_order=surely_in_order(row.text for row in remarks if row.kind == ORDER),
     )
 
 
@@ -302,15 +278,4 @@ def check_partitions(spark: Any, path: str, totals: Totals, partitions: dict[str
             raise UnreadableLedger(
                 f"a send to {topic}-{row.partition}, which has {count} partitions: {place} "
                 f"(producer {row.producer}, record {row.pseq})"
-            )
-
-
-def _check_names(writers: list[tuple[str, str, int, int, str]]) -> None:
-    """Values name (producer, pseq) but no run, so two runs must not share names in a topic. `writers` is
-    [(topic, producer, first and last pseq, run)]. Raises: UnreadableLedger."""
-    for before, after in pairwise(sorted(writers)):
-        if before[:2] == after[:2] and after[2] <= before[3]:
-            raise UnreadableLedger(
-                f"producer {before[1]} has the same numbers in runs {before[4]} and {after[4]}, and values "
-                "do not say their run: give producers other names, or each run a topic of its own"
             )

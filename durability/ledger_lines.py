@@ -1,18 +1,18 @@
 """Lines of ledger files as Arrow rows, and every line that is not one, with its file and number.
 
 Parses with Arrow's JSON reader and looks at each column once; only a block in which something is wrong is
-looked at line by line. Knows the format (`client.core.history`, docs/validate.md), nothing of Spark and
-nothing of what a send's lines say together.
+looked at line by line, as `durability.ledger_files` says. Knows nothing of Spark and nothing of what a send's
+lines say together.
 """
 
 import gzip
 import io
 import json
 import zlib
-from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
-from typing import IO, Any
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -20,12 +20,21 @@ import pyarrow.compute as pc
 import pyarrow.json
 
 from holdfast.durability.foreign_lines import PRODUCER, RUN, ForeignRow, foreign_row
+from holdfast.durability.ledger_files import (
+    CRC_MAX,
+    FIELDS,
+    OPTIONAL_CRCS,
+    OUTCOMES,
+    is_object,
+    is_packed,
+    opened,
+    problem_of,
+)
 
 #: What a row is: an `invoke` line, a `complete` line, or such a pair of one send. Rows of the last three
 #: kinds say something of the file, in column `run`.
-INVOKE, COMPLETE, PAIR, TORN, PROBLEM, TOPIC_ID = 1, 2, 3, 4, 5, 6
-#: Words of `outcome`; a row holds their place in this list, counted from 1.
-OUTCOMES = ("ok", "ok1", "info", "fail")
+INVOKE, COMPLETE, PAIR, TORN, PROBLEM, TOPIC_ID, ORDER = 1, 2, 3, 4, 5, 6, 7
+#: What a row holds of `outcome`: its place in OUTCOMES, counted from 1.
 OK, OK1, INFO, FAIL = 1, 2, 3, 4
 
 ROWS = pa.schema(
@@ -43,26 +52,23 @@ ROWS = pa.schema(
         ("leader_epoch", pa.int32()),
         ("t0", pa.int64()),
         ("t1", pa.int64()),
+        ("timestamp_ms", pa.int64()),
+        ("key_crc32c", pa.int64()),
+        ("headers_crc32c", pa.int64()),
     ]
 )
-_FIELDS = pa.schema(
-    [
-        ("kind", pa.string()),
-        *((field.name, field.type) for field in ROWS if field.name not in ("kind", "outcome")),
-        ("outcome", pa.string()),
-        ("topic_id", pa.string()),
-    ]
-)
-_TEXTS = frozenset(field.name for field in _FIELDS if field.type == pa.string())
-_NUMBERS = {
-    field.name: 31 if field.type == pa.int32() else 63 for field in _FIELDS if field.name not in _TEXTS
-}
+_ARROW_TYPES = {0: pa.string(), 31: pa.int32(), 63: pa.int64()}
+_FIELDS = pa.schema([(name, _ARROW_TYPES[bits]) for name, bits in FIELDS.items()])
 _PARSE = pyarrow.json.ParseOptions(explicit_schema=_FIELDS, unexpected_field_behavior="ignore")
 _KINDS = pa.array(["invoke", "complete"])
 _WORDS = pa.array(OUTCOMES)
 #: columns that an `invoke` line has; the others are a `complete` line's
-_OF_A_SEND = frozenset(("run", "producer", "pseq", "topic", "partition", "value_crc32c", "acks", "t0"))
-_CRC_MAX = (1 << 32) - 1
+_OF_A_SEND = frozenset(
+    (
+        *("run", "producer", "pseq", "topic", "partition", "value_crc32c", "acks", "t0"),
+        *("timestamp_ms", "key_crc32c", "headers_crc32c"),
+    )
+)
 _SHOWN_CHARS = 120
 #: Bytes that are parsed at a time.
 BLOCK_BYTES = 8 << 20
@@ -81,33 +87,62 @@ class LedgerRange:
     is_foreign: bool = False
 
 
-def first_run(path: str) -> str | None:
-    """The run of the file's first line, None when it has none to say. Raises: OSError."""
-    try:
-        with _opened(path) as file:
-            row = json.loads(file.readline(1 << 20))
-        return row["run"] if isinstance(row, dict) and isinstance(row.get("run"), str) else None
-    except (ValueError, KeyError, EOFError, zlib.error, gzip.BadGzipFile):
-        return None
+class SendOrder(NamedTuple):
+    """The answered sends of one producer to one partition in one block."""
+
+    producer: str
+    topic: str
+    partition: int
+    first_pseq: int
+    last_pseq: int
+    lowest_offset: int
+    highest_offset: int
+    #: each has a higher offset than those before it
+    rises: bool
 
 
-def is_packed(path: str) -> bool:
-    """True for a file that gzip has packed, by its name."""
-    return path.endswith(".gz")
+def surely_in_order(texts: Iterable[str]) -> bool:
+    """True when rows of kind ORDER say that later sends have higher offsets, in each block and from block to
+    block. False says nothing: blocks may lie over each other."""
+    found: dict[tuple[str, str, int], list[SendOrder]] = {}
+    for text in texts:
+        for order in (SendOrder(*row) for row in json.loads(text)):
+            found.setdefault(order[:3], []).append(order)
+    return all(
+        all(order.rises for order in orders)
+        and all(
+            before.last_pseq < after.first_pseq and before.highest_offset < after.lowest_offset
+            for before, after in pairwise(sorted(orders, key=lambda order: order.first_pseq))
+        )
+        for orders in found.values()
+    )
+
+
+@dataclass(slots=True)
+class _Seen:
+    """What is said of a range when its rows have been."""
+
+    #: (topic, topic id)
+    topic_ids: set[tuple[str, str]] = field(default_factory=set)
+    #: by block
+    orders: list[list[SendOrder]] = field(default_factory=list)
 
 
 def read_rows(wanted: LedgerRange) -> Iterator[pa.RecordBatch]:
     """The rows of a range in the columns of ROWS. Raises: OSError."""
-    topic_ids: set[tuple[str, str]] = set()
+    seen = _Seen()
     for block in _blocks(wanted):
         if isinstance(block, str):
             yield _said(PROBLEM, [block])
         elif wanted.is_foreign:
             yield from _foreign_rows(wanted, block)
         else:
-            yield from _rows_of(wanted, block, topic_ids)
-    if topic_ids:
-        ids = sorted(topic_ids)
+            yield from _rows_of(wanted, block, seen)
+    orders = [json.dumps(order) for order in seen.orders if order]
+    if orders:
+        yield _said(ORDER, orders)
+    if seen.topic_ids:
+        ids = sorted(seen.topic_ids)
         yield _said(TOPIC_ID, [topic_id for _, topic_id in ids], [topic for topic, _ in ids])
 
 
@@ -123,16 +158,10 @@ class _Block:
     is_cut: bool
 
 
-def _opened(path: str) -> IO[bytes]:
-    """The text of a file, unpacked. Raises: OSError."""
-    file: IO[bytes] = gzip.open(path) if is_packed(path) else Path(path).open("rb")  # type: ignore[assignment]
-    return file
-
-
 def _blocks(wanted: LedgerRange) -> Iterator[_Block | str]:
     """Blocks of whole lines; a sentence where packed bytes cannot be read on."""
     end = None if is_packed(wanted.path) else wanted.end
-    with _opened(wanted.path) as file:
+    with opened(wanted.path) as file:
         position = wanted.start
         if position > 0:  # the line that is under way here belongs to the range before
             file.seek(position - 1)
@@ -154,18 +183,18 @@ def _blocks(wanted: LedgerRange) -> Iterator[_Block | str]:
 # --- blocks -> rows ------------------------------------------------------------------------------------
 
 
-def _rows_of(wanted: LedgerRange, block: _Block, topic_ids: set[tuple[str, str]]) -> Iterator[pa.RecordBatch]:
+def _rows_of(wanted: LedgerRange, block: _Block, seen: _Seen) -> Iterator[pa.RecordBatch]:
     try:
         lines = _parsed(block.data)
     except pa.ArrowInvalid:
-        yield from _rows_one_by_one(wanted, block, topic_ids)
+        yield from _rows_one_by_one(wanted, block, seen)
         return
     if lines.num_rows == 0:
         return
     if not _is_sound(lines, wanted.run):
-        yield from _rows_one_by_one(wanted, block, topic_ids)
+        yield from _rows_one_by_one(wanted, block, seen)
         return
-    yield from _converted(lines, topic_ids)
+    yield from _converted(lines, seen)
 
 
 def _parsed(data: bytes) -> pa.Table:
@@ -195,8 +224,18 @@ def _are_sends(lines: pa.Table, mask: Any) -> bool:
     """True of the lines of `mask`: acks and checksum are there and can be so."""
     acks, crcs = lines["acks"], lines["value_crc32c"]
     is_known = pc.fill_null(pc.and_(pc.greater_equal(acks, -1), pc.less_equal(acks, 1)), False)
-    is_crc = pc.fill_null(pc.and_(pc.greater_equal(crcs, 0), pc.less_equal(crcs, _CRC_MAX)), False)
-    return not _any(pc.and_not(mask, pc.and_(is_known, is_crc)))
+    is_crc = pc.fill_null(pc.and_(pc.greater_equal(crcs, 0), pc.less_equal(crcs, CRC_MAX)), False)
+    if _any(pc.and_not(mask, pc.and_(is_known, is_crc))):
+        return False
+    has_fields = pc.is_valid(lines["timestamp_ms"])
+    for name in OPTIONAL_CRCS:
+        column = lines[name]
+        if column.null_count == len(column):
+            continue
+        is_sound = pc.and_(pc.and_(pc.greater_equal(column, 0), pc.less_equal(column, CRC_MAX)), has_fields)
+        if _any(pc.and_not(pc.is_valid(column), pc.fill_null(is_sound, False))):
+            return False
+    return True
 
 
 def _are_answers(lines: pa.Table, mask: Any) -> bool:
@@ -221,19 +260,49 @@ def _any(mask: Any) -> bool:
     return bool(pc.any(mask).as_py())
 
 
-def _converted(lines: pa.Table, topic_ids: set[tuple[str, str]]) -> Iterator[pa.RecordBatch]:
+def _converted(lines: pa.Table, seen: _Seen) -> Iterator[pa.RecordBatch]:
     ids = lines["topic_id"]
     if ids.null_count < len(ids):
         named = lines.select(["topic", "topic_id"]).filter(pc.is_valid(ids)).group_by(["topic", "topic_id"])
-        topic_ids |= {(row["topic"], row["topic_id"]) for row in named.aggregate([]).to_pylist()}
+        seen.topic_ids |= {(row["topic"], row["topic_id"]) for row in named.aggregate([]).to_pylist()}
     columns = []
-    for field in ROWS:
-        column = lines[field.name]
-        if field.name in ("kind", "outcome"):
-            words = _KINDS if field.name == "kind" else _WORDS
+    for name in ROWS.names:
+        column = lines[name]
+        if name in ("kind", "outcome"):
+            words = _KINDS if name == "kind" else _WORDS
             column = pc.add(pc.index_in(column, value_set=words), pa.scalar(1, pa.int32()))
         columns.append(column)
-    yield from _paired(pa.table(columns, schema=ROWS).combine_chunks()).to_batches()
+    rows = pa.table(columns, schema=ROWS).combine_chunks()
+    seen.orders.append(_orders(rows))
+    yield from _paired(rows).to_batches()
+
+
+def _orders(rows: pa.Table) -> list[SendOrder]:
+    """The answered sends of a block by partition, which spares a sort of all sends later. A block of several
+    producers or topics says that it does not know."""
+    answers = rows.filter(pc.fill_null(pc.greater_equal(rows["offset"], 0), False))
+    if not len(answers):
+        return []
+    producer, topic = (pc.unique(answers[name]) for name in ("producer", "topic"))
+    if len(producer) != 1 or len(topic) != 1:
+        return [SendOrder("", "", 0, 0, 0, 0, 0, rises=False)]
+    pseqs, partitions, offsets = (answers[name].to_numpy() for name in ("pseq", "partition", "offset"))
+    by_place = np.lexsort((pseqs, partitions))
+    pseqs, partitions, offsets = pseqs[by_place], partitions[by_place], offsets[by_place]
+    cuts: Any = np.flatnonzero(np.diff(partitions)) + 1
+    return [
+        SendOrder(
+            producer[0].as_py(),
+            topic[0].as_py(),
+            int(partitions[start]),
+            int(pseqs[start]),
+            int(pseqs[end - 1]),
+            int(offsets[start:end].min()),
+            int(offsets[start:end].max()),
+            rises=bool((np.diff(offsets[start:end]) > 0).all() and (np.diff(pseqs[start:end]) > 0).all()),
+        )
+        for start, end in pairwise([0, *cuts.tolist(), len(pseqs)])
+    ]
 
 
 def _paired(rows: pa.Table) -> pa.Table:
@@ -291,7 +360,7 @@ def _foreign_rows(wanted: LedgerRange, block: _Block) -> Iterator[pa.RecordBatch
             continue
         first = _line_number(wanted.path, block.start) if first is None else first
         place = f"{wanted.path}, line {first + index}"
-        if block.is_cut and index == len(lines) - 1 and not _is_object(line):
+        if block.is_cut and index == len(lines) - 1 and not is_object(line):
             yield _said(TORN, [place])
         else:
             problems.append(f"{place}: {found}: {line[:_SHOWN_CHARS].decode(errors='replace')}")
@@ -302,7 +371,7 @@ def _foreign_rows(wanted: LedgerRange, block: _Block) -> Iterator[pa.RecordBatch
         nothing = [None] * len(rows)
         columns = [
             kinds, [RUN] * len(rows), [PRODUCER] * len(rows), numbers, topics, partitions, checksums, acks,
-            outcomes, offsets, nothing, nothing, nothing,
+            outcomes, offsets, nothing, nothing, nothing, nothing, nothing, nothing,
         ]  # fmt: skip
         arrays = [pa.array(column, field.type) for column, field in zip(columns, ROWS, strict=True)]
         yield pa.RecordBatch.from_arrays(arrays, schema=ROWS)
@@ -311,9 +380,7 @@ def _foreign_rows(wanted: LedgerRange, block: _Block) -> Iterator[pa.RecordBatch
 # --- a block in which something is wrong ---------------------------------------------------------------
 
 
-def _rows_one_by_one(
-    wanted: LedgerRange, block: _Block, topic_ids: set[tuple[str, str]]
-) -> Iterator[pa.RecordBatch]:
+def _rows_one_by_one(wanted: LedgerRange, block: _Block, seen: _Seen) -> Iterator[pa.RecordBatch]:
     """The sound lines of a block, and a row for each of the others."""
     first = _line_number(wanted.path, block.start)
     lines = block.data.split(b"\n")
@@ -325,14 +392,14 @@ def _rows_one_by_one(
         problem = problem_of(line, wanted.run)
         if problem is None:
             sound.append(line)
-        elif block.is_cut and index == len(lines) - 1 and not _is_object(line):
+        elif block.is_cut and index == len(lines) - 1 and not is_object(line):
             yield _said(TORN, [f"{wanted.path}, line {first + index}"])
         else:
             shown = line[:_SHOWN_CHARS].decode(errors="replace")
             problems.append(f"{wanted.path}, line {first + index}: {problem}: {shown}")
     if sound:
         try:
-            yield from _converted(_parsed(b"\n".join(sound)), topic_ids)
+            yield from _converted(_parsed(b"\n".join(sound)), seen)
         except pa.ArrowInvalid as error:
             last = first + len(lines) - 1
             problems.append(f"{wanted.path}, a line of {first} to {last}: {error}")
@@ -343,84 +410,8 @@ def _rows_one_by_one(
 def _line_number(path: str, position: int) -> int:
     """Of the line that begins at this byte of the unpacked file, counted from 1."""
     count, left = 1, position
-    with _opened(path) as file:
+    with opened(path) as file:
         while left > 0 and (data := file.read(min(left, BLOCK_BYTES))):
             count += data.count(b"\n")
             left -= len(data)
     return count
-
-
-def _is_object(line: bytes) -> bool:
-    try:
-        return isinstance(json.loads(line), dict)
-    except ValueError:
-        return False
-
-
-def problem_of(line: bytes, run: str | None = None) -> str | None:
-    """Why a line is none of a ledger (of this run); None when it is one."""
-    try:
-        row = json.loads(line, object_pairs_hook=_once)
-    except _Twice as error:
-        return f"says {error} twice"
-    except ValueError:
-        return "no JSON"
-    if not isinstance(row, dict):
-        return "no JSON object"
-    for name, value in row.items():
-        if value is None:
-            continue
-        if name in _TEXTS and not isinstance(value, str):
-            return f"{name} is no text"
-        if name in _NUMBERS and not _is_number(value, _NUMBERS[name]):
-            return f"{name} is no whole number of {_NUMBERS[name] + 1} bits"
-    return _problem_of_row(row, run)
-
-
-class _Twice(ValueError):
-    """A name occurs twice in an object."""
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        raise _Twice(next(name for name in names if names.count(name) > 1))
-    return found
-
-
-def _is_number(value: Any, bits: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and -(1 << bits) <= value < 1 << bits
-
-
-def _problem_of_row(row: dict[str, Any], run: str | None) -> str | None:
-    kind = row.get("kind")
-    if kind not in ("invoke", "complete"):
-        return f"kind {kind!r}: expected invoke or complete"
-    for name in ("run", "producer", "pseq", "topic", "partition"):
-        if row.get(name) is None:
-            return f"no {name}"
-    for name in ("pseq", "partition"):
-        if row[name] < 0:
-            return f"{name} {row[name]} cannot be"
-    if run is not None and row["run"] != run:
-        return f"is of run {row['run']}, the file begins with run {run}"
-    return _problem_of_send(row) if kind == "invoke" else _problem_of_answer(row)
-
-
-def _problem_of_send(row: dict[str, Any]) -> str | None:
-    if row.get("acks") not in (-1, 0, 1):
-        return f"acks {row.get('acks')!r}: expected -1, 0 or 1"
-    crc = row.get("value_crc32c")
-    return None if crc is not None and 0 <= crc <= _CRC_MAX else f"value_crc32c {crc!r} cannot be"
-
-
-def _problem_of_answer(row: dict[str, Any]) -> str | None:
-    outcome, offset = row.get("outcome"), row.get("offset")
-    if outcome not in OUTCOMES:
-        return f"outcome {outcome!r}: expected one of {', '.join(OUTCOMES)}"
-    if outcome == "ok" and (offset is None or offset < 0):
-        return "acknowledged without an offset"
-    if outcome in ("info", "fail") and offset is not None and offset >= 0:
-        return f"outcome {outcome} with offset {offset}"
-    return None if offset is None or offset >= -1 else f"offset {offset} cannot be"

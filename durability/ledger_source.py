@@ -10,12 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 
-from holdfast.durability.ledger_lines import ROWS, LedgerRange, first_run, is_packed, read_rows
+from holdfast.durability.ledger_files import UnreadableLedger, first_run, is_packed, ledger_files
+from holdfast.durability.ledger_lines import ROWS, LedgerRange, read_rows
 
 #: A Spark partition has at least so much: starting a Python worker's read is not free.
 RANGE_BYTES_MIN = 16 << 20
+#: Enough for some lines.
+_TAIL_BYTES = 64 << 10
 _SPARK_TYPES = {pa.int32(): "int", pa.int64(): "long", pa.string(): "string"}
 SCHEMA = ", ".join(f"{field.name} {_SPARK_TYPES[field.type]}" for field in ROWS)
 
@@ -29,7 +32,7 @@ class LedgerPartition(InputPartition):
 
 class LedgerSource(DataSource):
     """Option `path`: a JSON list of files; `minPartitions`: as many Spark partitions where data suffices;
-    `foreign`: lines of another client."""
+    `foreign`: lines of another client. Of a stream `path` is a file or a folder, as `--ledger` has it."""
 
     @classmethod
     def name(cls) -> str:
@@ -42,6 +45,59 @@ class LedgerSource(DataSource):
         files = json.loads(self.options["path"])
         is_foreign = self.options.get("foreign", "false") == "true"
         return LedgerReader(files, int(self.options.get("minPartitions", "1")), is_foreign=is_foreign)
+
+    def streamReader(self, schema: Any) -> "LedgerStreamReader":
+        return LedgerStreamReader(self.options["path"])
+
+
+class LedgerStreamReader(DataSourceStreamReader):
+    """Follows ledgers as producers write them, and files that appear; a line is read when it is whole.
+
+    An offset is {file: bytes}. Packed files are whole ledgers already: they are read once, when they appear.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def initialOffset(self) -> dict[str, int]:
+        return {}
+
+    def latestOffset(self, start: dict[str, int], limit: Any) -> dict[str, int]:
+        try:
+            files = ledger_files(self._path)
+        except UnreadableLedger:
+            files = []  # not yet
+        ends = {path: size for path in files if (size := whole_lines_end(path, start.get(path, 0))) > 0}
+        return {**start, **ends}
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[LedgerPartition]:
+        ranges = [
+            LedgerRange(path, start.get(path, 0), size, first_run(path))
+            for path, size in sorted(end.items())
+            if size > start.get(path, 0)
+        ]
+        return [LedgerPartition(ranges)] if ranges else []
+
+    def read(self, partition: LedgerPartition) -> Iterator[pa.RecordBatch]:
+        for wanted in partition.ranges:
+            yield from read_rows(wanted)
+
+
+def whole_lines_end(path: str, start: int) -> int:
+    """The byte behind the last whole line of a file, `start` when no line was added. Raises: OSError."""
+    size = Path(path).stat().st_size
+    if is_packed(path):
+        return size
+    with Path(path).open("rb") as file:
+        at = size
+        while at > start:
+            begin = max(start, at - _TAIL_BYTES)
+            file.seek(begin)
+            found = file.read(at - begin).rfind(b"\n")
+            if found >= 0:
+                return begin + found + 1
+            at = begin
+    return start
 
 
 class LedgerReader(DataSourceReader):

@@ -1,11 +1,13 @@
-"""What became of a record that is lost, as far as the replicas' files can say.
+"""What became of a record that is lost, as far as replicas' files and the metadata log can say.
 
 Looks at the place that was acknowledged, in each replica: the record is still there and not served, another
-one has its place since, or the log ends before it. Reads segment files with the validator's own decoder.
+one has its place since, or the log ends before it. Reads segment files with the validator's own decoder. What
+the metadata log says of the partition's leaders tells by which election that came about.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 from holdfast.client.core.history import parse_value
@@ -22,6 +24,37 @@ from holdfast.durability.segments import (
 
 
 @dataclass(frozen=True, slots=True)
+class LostRecord:
+    """An acknowledged record that is not served, and the place that was acknowledged."""
+
+    topic: str
+    partition: int
+    offset: int
+    producer: str
+    pseq: int
+    #: leader epoch of the acknowledgement; -1 when the ledger does not say it
+    leader_epoch: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Election:
+    """A leader epoch of a partition, as the metadata log has it."""
+
+    leader_epoch: int
+    #: None: no replica may lead
+    leader: int | None
+    #: the ISR when it began, and when the next one began
+    first_isr: tuple[int, ...]
+    last_isr: tuple[int, ...]
+    #: nothing proved that the leader's log was complete
+    is_unclean: bool
+    #: wall time in ms since 1970
+    timestamp_ms: int
+    #: what led to it, in words
+    cause: str
+
+
+@dataclass(frozen=True, slots=True)
 class _Found:
     """What one replica has where the record should be."""
 
@@ -34,19 +67,22 @@ class _Found:
     end: int
 
 
-def story_of(
-    log_dirs: Mapping[int, str], topic: str, partition: int, offset: int, producer: str, pseq: int
-) -> str:
-    """A sentence about a lost record; empty without replicas of its partition. Raises: OSError,
-    ValueError for a log dir that is not there."""
+def story_of(log_dirs: Mapping[int, str], lost: LostRecord, elections: Sequence[Election] = ()) -> str:
+    """Sentences about a lost record, empty when nothing is known of its partition. `elections`: all of the
+    partition in the order of their epochs. Raises: OSError, ValueError for a log dir that is not there."""
     found = [
-        _look(folder.broker, folder.path, offset, producer, pseq)
+        _look(folder.broker, folder.path, lost.offset, lost.producer, lost.pseq)
         for broker, dirs in sorted(log_dirs.items())
         for folder in replica_folders(
-            parse_log_dirs(",".join(f"{broker}={path}" for path in dirs.split(","))), frozenset((topic,))
+            parse_log_dirs(",".join(f"{broker}={path}" for path in dirs.split(","))), frozenset((lost.topic,))
         )
-        if folder.partition == partition
+        if folder.partition == lost.partition
     ]
+    return "; ".join(filter(None, (_stored(found), _course(lost, found, elections))))
+
+
+def _stored(found: Sequence[_Found]) -> str:
+    """What replicas have of it."""
     kept = [f"replica {one.broker} still has it, {one.place}" for one in found if one.place is not None]
     if kept:
         return f"stored but not served: {'; '.join(kept)}"
@@ -58,6 +94,52 @@ def story_of(
         return ""
     ends = ", ".join(f"replica {one.broker} ends at {one.end}" for one in found)
     return f"no replica has it or anything behind it: {ends}; truncated, or never stored"
+
+
+def _course(lost: LostRecord, found: Sequence[_Found], elections: Sequence[Election]) -> str:
+    """Who had led, and by which election its place came to another log."""
+    acked = next((one for one in elections if one.leader_epoch == lost.leader_epoch), None)
+    if acked is None:
+        return ""
+    text = (
+        f"acknowledged in epoch {acked.leader_epoch} by leader {acked.leader}, whose ISR was "
+        f"{_ids(acked.first_isr)}"
+    )
+    if acked.last_isr != acked.first_isr:
+        text += f" at first and {_ids(acked.last_isr)} at last"
+    later = [one for one in elections if one.leader_epoch > acked.leader_epoch and one.leader is not None]
+    if not later:
+        return f"{text}; no other leader was elected since"
+    unclean = next((one for one in later if one.is_unclean), None)
+    if unclean is None:
+        chain = ", ".join(f"{one.leader} in epoch {one.leader_epoch}" for one in later)
+        return f"{text}; since then only clean elections: {chain}"
+    text += (
+        f"; epoch {unclean.leader_epoch} began uncleanly with leader {unclean.leader} at "
+        f"{_time(unclean.timestamp_ms)} ({unclean.cause})"
+    )
+    cut = sorted({one.broker for one in found if one.place is None} - {unclean.leader})
+    if cut and unclean.leader is not None:
+        text += f", to whose log {_replicas(cut)} had to be cut"
+    before = [one for one in later if one.leader_epoch < unclean.leader_epoch]
+    if before:
+        text += (
+            f"; between them led {', '.join(f'{one.leader} in epoch {one.leader_epoch}' for one in before)}"
+        )
+    return text
+
+
+def _ids(ids: Sequence[int]) -> str:
+    return ", ".join(map(str, sorted(ids))) or "empty"
+
+
+def _replicas(brokers: Sequence[int]) -> str:
+    return f"{'replica' if len(brokers) == 1 else 'replicas'} {_ids(brokers)}"
+
+
+def _time(timestamp_ms: int) -> str:
+    moment = datetime.fromtimestamp(timestamp_ms / 1000, UTC)
+    return moment.strftime("%Y-%m-%d %H:%M:%S.") + f"{timestamp_ms % 1000:03}Z"
 
 
 def _look(broker: int, folder: str, offset: int, producer: str, pseq: int) -> _Found:

@@ -18,6 +18,7 @@ from holdfast.durability.cluster_offsets import OwnLoop
 from holdfast.durability.core.epochs import epoch_at
 from holdfast.durability.core.positions import DataLost
 from holdfast.durability.read_options import OffsetRange, ReadOptions, grouped_ranges, split_ranges
+from holdfast.durability.replica_reader import replica_batches
 from holdfast.runtime.api import Runtime
 
 _log = logging.getLogger("holdfast.spark")
@@ -70,6 +71,15 @@ def read_range(
     if wanted.start >= wanted.end:
         return
     columns = columns_of(options) if columns is None else columns
+    if options.replica_id is not None:
+        for batches in replica_batches(options, wanted, POLL_BYTES):
+            yield from to_arrow(
+                batches,
+                *(wanted.topic, wanted.partition, wanted.start, wanted.end),
+                columns,
+                keeps_damaged=options.keeps_damaged,
+            )
+        return
     loop = OwnLoop()
     consumer = _consumer(loop.runtime, options)
     try:

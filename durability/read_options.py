@@ -14,6 +14,7 @@ from itertools import pairwise
 from typing import Any, TypeAlias
 
 EARLIEST, LATEST = -2, -1
+_INT32_MAX = (1 << 31) - 1
 POLL_TIMEOUT_MS = 120_000
 MAX_TRIGGER_DELAY_MS = 15 * 60_000
 CLIENT_ID = "holdfast-spark"
@@ -78,6 +79,8 @@ class ReadOptions:
     max_offsets_per_trigger: int
     min_offsets_per_trigger: int
     max_trigger_delay_ms: int
+    #: broker whose replica is read; None: the leader
+    replica_id: int | None = None
 
     @property
     def keeps_damaged(self) -> bool:
@@ -160,7 +163,7 @@ def parse_options(options: Mapping[str, str], mode: Mode | None = None) -> ReadO
     subscribe = tuple(filter(None, (topic.strip() for topic in given.get("subscribe", "").split(","))))
     if chosen == ["subscribe"] and not subscribe:
         raise BadOption("option subscribe: at least one topic is needed")
-    _check_read_from(given.get("readfrom", "leader"))
+    replica_id = _replica_id(given.get("readfrom", "leader"), mode)
     take = _Taker(given)
     return ReadOptions(
         bootstrap_servers=servers_of(given),
@@ -183,6 +186,7 @@ def parse_options(options: Mapping[str, str], mode: Mode | None = None) -> ReadO
         max_offsets_per_trigger=take.integer("maxOffsetsPerTrigger", 0),
         min_offsets_per_trigger=take.integer("minOffsetsPerTrigger", 0),
         max_trigger_delay_ms=take.duration_ms("maxTriggerDelay", MAX_TRIGGER_DELAY_MS),
+        replica_id=replica_id,
     )
 
 
@@ -203,15 +207,16 @@ def _check_mode(given: Mapping[str, str], mode: Mode | None) -> None:
             raise BadOption(f"option {name}: a stream has no end; it is for read")
 
 
-def _check_read_from(text: str) -> None:
-    if text.strip().lower() == "leader":
-        return
-    if re.fullmatch(r"replica:\d+", text.strip().lower()):
-        raise BadOption(
-            "option readFrom: only leaders serve readers; "
-            "format('holdfast.segments') reads the log dir of a replica"
-        )
-    raise BadOption(f"option readFrom: expected leader, got {text!r}")
+def _replica_id(text: str, mode: Mode | None) -> int | None:
+    word = text.strip().lower()
+    if word == "leader":
+        return None
+    found = re.fullmatch(r"replica:(\d{1,10})", word)
+    if found is None or int(found[1]) > _INT32_MAX:
+        raise BadOption(f"option readFrom: expected leader or replica:ID, got {text!r}")
+    if mode is Mode.STREAM:
+        raise BadOption("option readFrom: streams read leaders; replica:ID is for batch queries")
+    return int(found[1])
 
 
 def offset_of(spec: OffsetSpec, option: str, topic: str, partition: int) -> int:

@@ -8,7 +8,7 @@ Decoding is `durability.segments`, which shares nothing with the broker. What ca
 
 import mmap
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from heapq import heapreplace
 from pathlib import Path
@@ -214,7 +214,8 @@ def _record_rows(
         return
     if found is None or found.is_control:
         return
-    problem, rows = None, []
+    problem: str | None = None
+    rows: Iterable[SegmentRow] = ()
     if found.crc_ok:
         try:
             rows = batch_records(found)
@@ -224,7 +225,8 @@ def _record_rows(
         problem = _CRC_PROBLEM
     if problem is not None:
         offsets = range(found.base_offset, found.last_offset + 1)
-        rows = [SegmentRow(offset, found.base_timestamp_ms, None, None) for offset in offsets]
+        # one by one: a damaged header may say millions
+        rows = (SegmentRow(offset, found.base_timestamp_ms, None, None) for offset in offsets)
     for row in rows:
         yield (
             *place, row.offset, found.leader_epoch, row.key, row.value,

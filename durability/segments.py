@@ -4,9 +4,9 @@ Shares no code with `protocol` or `storage` on purpose, so that a mistake there 
 Reads only; what cannot be read is reported and passed over, no error.
 """
 
-import gzip
 import mmap
 import struct
+import zlib
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,8 +27,8 @@ _BASE_OFFSET = struct.Struct(">q")
 _RELATIVE_OFFSET_MAX = (1 << 31) - 1
 _COMPRESSION_BITS = 0x07
 _CONTROL_BIT = 0x20
-#: Most bytes that one compressed batch may unpack to.
-UNPACKED_BYTES_MAX = 256 << 20
+#: Most bytes that one compressed batch may unpack to: brokers take none that gives more.
+UNPACKED_BYTES_MAX = 64 << 20
 
 #: Folder of the metadata log, which is no topic.
 METADATA_FOLDER = "__cluster_metadata-0"
@@ -197,19 +197,42 @@ def _bytes(data: bytes, position: int) -> tuple[bytes | None, int]:
 
 
 def _unpack(payload: bytes, compression: int) -> bytes:
-    """The record bytes. Kafka's numbers: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd."""
+    """The record bytes. Kafka's numbers: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd.
+
+    Never holds more than UNPACKED_BYTES_MAX of them. Raises: Undecodable.
+    """
     if compression == 0:
         return payload
+    import cramjam
+
     try:
         if compression == 1:
-            return gzip.decompress(payload)
+            return _unpack_gzip(payload)
         if compression == 2:
             return _unpack_snappy(payload)
         return _unpack_frame(payload, compression)
-    except Undecodable:
-        raise
-    except (OSError, EOFError, ValueError, RuntimeError, struct.error) as error:
+    except (zlib.error, struct.error, cramjam.DecompressionError) as error:
         raise Undecodable(f"compressed records cannot be unpacked: {error}") from error
+
+
+def _check_size(size_bytes: int) -> None:
+    if size_bytes > UNPACKED_BYTES_MAX:
+        raise Undecodable(f"compressed records unpack to more than {UNPACKED_BYTES_MAX} bytes")
+
+
+def _unpack_gzip(payload: bytes) -> bytes:
+    """The members of a gzip file, of which there is one as a rule."""
+    parts: list[bytes] = []
+    size_bytes = 0
+    while payload:
+        member = zlib.decompressobj(wbits=31)
+        parts.append(member.decompress(payload, UNPACKED_BYTES_MAX - size_bytes + 1))
+        size_bytes += len(parts[-1])
+        _check_size(size_bytes)
+        if not member.eof:
+            raise Undecodable("compressed records cannot be unpacked: gzip is cut short")
+        payload = member.unused_data
+    return b"".join(parts)
 
 
 def _unpack_frame(payload: bytes, compression: int) -> bytes:
@@ -218,10 +241,9 @@ def _unpack_frame(payload: bytes, compression: int) -> bytes:
     codec: Any = {3: cramjam.lz4, 4: cramjam.zstd}.get(compression)
     if codec is None:
         raise Undecodable(f"unknown compression {compression}")
-    try:
-        return bytes(codec.decompress(payload))
-    except cramjam.DecompressionError as error:
-        raise Undecodable(f"compressed records cannot be unpacked: {error}") from error
+    # pages of it are there once they are written to; the codec stops where it ends
+    with mmap.mmap(-1, UNPACKED_BYTES_MAX) as room:
+        return room[: codec.decompress_into(payload, room)]
 
 
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
@@ -231,17 +253,17 @@ def _unpack_snappy(payload: bytes) -> bytes:
     """Raw snappy, or the blocks of snappy-java that Kafka's own clients write."""
     import cramjam
 
-    try:
-        if not payload.startswith(_XERIAL_MAGIC):
-            return bytes(cramjam.snappy.decompress_raw(payload))
-        parts, position = [], 16
+    blocks = [payload]
+    if payload.startswith(_XERIAL_MAGIC):
+        blocks, position = [], 16
         while position < len(payload):
             (size,) = struct.unpack_from(">i", payload, position)
-            parts.append(bytes(cramjam.snappy.decompress_raw(payload[position + 4 : position + 4 + size])))
+            if size < 0:
+                raise Undecodable(f"compressed records cannot be unpacked: a block of {size} bytes")
+            blocks.append(payload[position + 4 : position + 4 + size])
             position += 4 + size
-        return b"".join(parts)
-    except cramjam.DecompressionError as error:
-        raise Undecodable(f"compressed records cannot be unpacked: {error}") from error
+    _check_size(sum(cramjam.snappy.decompress_raw_len(block) for block in blocks))
+    return b"".join(bytes(cramjam.snappy.decompress_raw(block)) for block in blocks)
 
 
 # --- folders -------------------------------------------------------------------------------------------
@@ -327,14 +349,26 @@ def log_start(folder: str) -> int | None:
 
     The broker stores them before it deletes segments: read this after the names of the segments.
     """
+    rows = _epoch_rows(folder)
+    return rows[0][1] if rows else None
+
+
+def leader_epochs(folder: str) -> list[tuple[int, int]] | None:
+    """(leader epoch, first offset) of a replica's checkpoint, rising; None without a whole one. A first row
+    that stands there twice is of the record below the log's beginning, and left out."""
+    rows = _epoch_rows(folder)
+    return rows[2:] if rows is not None and len(rows) > 1 and rows[0] == rows[1] else rows
+
+
+def _epoch_rows(folder: str) -> list[tuple[int, int]] | None:
+    """All rows of the checkpoint as they stand there; None without a whole one."""
     try:
         text = (Path(folder) / "leader-epoch-checkpoint").read_text(encoding="utf-8")
         version, count, *lines = _sound_lines(text)
         rows = [(int(epoch), int(offset)) for epoch, offset in (line.split(" ") for line in lines[:-1])]
     except (FileNotFoundError, ValueError):
         return None
-    is_whole = version == "0" and int(count) == len(rows) and lines[-1:] == [""]
-    return rows[0][1] if is_whole and rows else None
+    return rows if version == "0" and int(count) == len(rows) and lines[-1:] == [""] else None
 
 
 def _checkpoint(path: Path) -> dict[tuple[str, int], int] | None:

@@ -12,7 +12,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from holdfast.durability.ledger import Totals, UnreadableLedger, read_sends
+from holdfast.durability.ledger import Totals, read_sends
+from holdfast.durability.ledger_files import UnreadableLedger
 from holdfast.durability.read_options import parse_options
 from holdfast.durability.segment_source import BATCH_SCHEMA, arrow_schema, folder_rows
 from holdfast.durability.segments import high_watermarks, parse_log_dirs, replica_folders

@@ -26,15 +26,18 @@ from holdfast.durability.foreign_lines import VALUE_SQL
 from holdfast.durability.java import NoJava
 from holdfast.durability.ledger import (
     Totals,
-    UnreadableLedger,
     check_partitions,
     forget_sends,
-    ledger_files,
-    passed_over,
     read_sends,
     topics_named,
 )
-from holdfast.durability.loss_story import story_of
+from holdfast.durability.ledger_files import (
+    UnreadableLedger,
+    check_topic_ids,
+    doubts_of_files,
+    ledger_files,
+)
+from holdfast.durability.loss_story import Election, LostRecord, story_of
 from holdfast.durability.read_options import BadOption, OffsetRange, parse_options
 from holdfast.durability.rules import (
     COMPARED_SQL,
@@ -42,29 +45,45 @@ from holdfast.durability.rules import (
     ORDER_SQL,
     PAIRS_SQL,
     RULES,
+    SEEN_UNPLACED_SQL,
     SHORT_SQL,
     findings_sql,
     violations_sql,
 )
-from holdfast.durability.rules.rule import Looks, Rule
+from holdfast.durability.rules.rule import Looks
 from holdfast.durability.segment_source import BATCH_SCHEMA
-from holdfast.durability.segments import HIGH_WATERMARKS, has_replicas, high_watermarks
+from holdfast.durability.segments import (
+    HIGH_WATERMARKS,
+    has_replicas,
+    high_watermarks,
+    leader_epochs,
+    recovery_points,
+    replica_folders,
+)
 from holdfast.durability.session import local_path, start_session, stop_session
 from holdfast.durability.source import plan_ranges
+from holdfast.durability.tables import write_tables
 from holdfast.durability.verdict import SAMPLES_MAX, Verdict, inconclusive
 
 #: Columns of view `marks`.
 MARKS_SCHEMA = "broker int, topic string, partition int, high_watermark long"
+#: Columns of view `epochs`.
+EPOCHS_SCHEMA = (
+    "broker int, topic string, partition int, epoch int, start_offset long, end_offset long, "
+    "flushed_offset long"
+)
+_LOG_COLUMNS = (
+    "topic string, partition int, offset long, state string, producer string, pseq long, value_crc32c long"
+)
+_FIELD_COLUMNS = "timestampMs long, timestampType int, key_crc32c long, headers_crc32c long"
 #: Columns of view `ends`.
 ENDS_SCHEMA = "topic string, partition int, settled_end long, served_end long"
 #: Where logs begin that retention has cut.
 STARTS_SCHEMA = "topic string, partition int, log_start long"
 #: Columns of view `members`.
 MEMBERS_SCHEMA = "broker int, topic string, partition int, is_in_sync boolean"
-#: Files passed over that are named.
-_FILES_MAX = 5
 _REASON_CHARS = 400
-#: Replicas below their own high watermarks that are named.
+#: Replicas that a doubt names.
 _SHORT_MAX = 5
 #: What a call of Spark may raise; the last one when its Java has died.
 SPARK_ERRORS = (PySparkException, Py4JError, ConnectionError)
@@ -85,6 +104,8 @@ class ValidateOptions:
     master: str = "local[*]"
     #: folder that gets verdict.json, verdict.txt and all violations as Parquet
     report: str | None = None
+    #: folder that gets the tables that were judged, as Parquet (durability.tables)
+    tables: str | None = None
     #: longest time without progress of a read
     timeout_ms: int = 60_000
     #: fewer acknowledged sends (acks=all) prove nothing
@@ -95,8 +116,21 @@ class ValidateOptions:
     one_clock: bool = False
 
 
-def run(options: ValidateOptions, on_phase: Callable[[str], None] = lambda _: None) -> Verdict:
-    """Start Spark, compare, stop Spark. `on_phase` hears what is done next, in words."""
+#: All leader epochs of (topic, partition), in their order; () when they are not known.
+Elections = Callable[[str, int], Sequence[Election]]
+
+
+def _no_elections(topic: str, partition: int) -> Sequence[Election]:
+    return ()
+
+
+def run(
+    options: ValidateOptions,
+    on_phase: Callable[[str], None] = lambda _: None,
+    elections: Elections = _no_elections,
+) -> Verdict:
+    """Start Spark, compare, stop Spark. `on_phase` hears what is done next, in words; `elections` is asked
+    about partitions that lost something."""
     seconds = _Seconds(on_phase)
     try:
         is_short = sum(Path(file).stat().st_size for file in ledger_files(options.ledger)) < SHORT_JOB_BYTES
@@ -110,19 +144,24 @@ def run(options: ValidateOptions, on_phase: Callable[[str], None] = lambda _: No
         reason = f"Spark does not start on {options.master}: {reason_of(error)}"
         return _reported(None, options, inconclusive(reason))
     try:
-        return validate(spark, options, seconds)
+        return validate(spark, options, seconds, elections)
     finally:
         stop_session(spark)
 
 
-def validate(spark: Any, options: ValidateOptions, seconds: "_Seconds | None" = None) -> Verdict:
+def validate(
+    spark: Any,
+    options: ValidateOptions,
+    seconds: "_Seconds | None" = None,
+    elections: Elections = _no_elections,
+) -> Verdict:
     """Compare in a session that stands already."""
     seconds = _Seconds() if seconds is None else seconds
-    verdict = replace(_compared(spark, options, seconds), seconds=seconds.found)
+    verdict = replace(_compared(spark, options, seconds, elections), seconds=seconds.found)
     return _reported(spark, options, verdict)
 
 
-def _compared(spark: Any, options: ValidateOptions, seconds: "_Seconds") -> Verdict:
+def _compared(spark: Any, options: ValidateOptions, seconds: "_Seconds", elections: Elections) -> Verdict:
     try:
         with seconds.timed("ledger", "Spark reads the ledger"):
             settled, sends, totals = _read_ledger(spark, options)
@@ -133,10 +172,10 @@ def _compared(spark: Any, options: ValidateOptions, seconds: "_Seconds") -> Verd
         with seconds.timed("offsets", "Brokers say where logs end"):
             ranges = _plan(options, totals.topics)
             topics = look(options.bootstrap_servers, totals.topics, options.timeout_ms)
-        _check_topic_ids(totals, topics)
+        check_topic_ids(totals.topic_ids, {name: topic.topic_id for name, topic in topics.items()})
         counts = {name: len(topic.partitions) for name, topic in topics.items()}
         check_partitions(spark, options.ledger, totals, counts)
-        log = served_log(spark, options, ranges)
+        log = served_log(spark, options, ranges, with_fields=totals.with_fields > 0)
         tables = replicas(spark, options.log_dirs, totals.topics, topics)
         with seconds.timed("compare", "Spark reads the topics and compares"):
             kept, expired = _without_expired(sends, ranges)
@@ -153,7 +192,11 @@ def _compared(spark: Any, options: ValidateOptions, seconds: "_Seconds") -> Verd
             )
             verdict = _with_later(_with_expired(verdict, totals, expired, ranges), settled, ranges)
             verdict = _with_places(verdict, options.log_dirs)
-            return replace(verdict, doubts=(*verdict.doubts, *_doubts_of_files(options.ledger)))
+            verdict = _with_stories(spark, verdict, options.log_dirs, elections)
+        if options.tables is not None:
+            with seconds.timed("tables", "Spark writes the tables"):
+                verdict = _with_tables(spark, Path(options.tables), verdict, ranges, elections)
+        return replace(verdict, doubts=(*verdict.doubts, *doubts_of_files(options.ledger)))
     except UnreadableLedger as error:
         return inconclusive(f"ledger: {error}")
     except (ClientError, BadOption) as error:
@@ -184,18 +227,6 @@ def _read_ledger(spark: Any, options: ValidateOptions) -> tuple[list[OffsetRange
         forget_sends(spark)
 
 
-def _check_topic_ids(totals: Totals, topics: Mapping[str, TopicLook]) -> None:
-    """Raises: UnreadableLedger for a ledger of another topic of that name."""
-    for name, topic in sorted(topics.items()):
-        written = totals.topic_ids.get(name, ())
-        others = [topic_id for topic_id in written if topic_id != topic.topic_id]
-        if others:
-            raise UnreadableLedger(
-                f"topic {name} was deleted and created again: the ledger is of topic id "
-                f"{', '.join(sorted(others))}, the cluster's is {topic.topic_id}, whose log began anew"
-            )
-
-
 def _ends(settled: Sequence[OffsetRange], ranges: Sequence[OffsetRange]) -> list[tuple[str, int, int, int]]:
     """Rows of view `ends`; of a partition that was added meanwhile nothing is settled."""
     before = {(item.topic, item.partition): item.end for item in settled}
@@ -210,25 +241,8 @@ def _too_few(acked: int, acked_min: int) -> str:
     return f"{acked} acknowledged sends (acks=all) are fewer than the {acked_min} asked for"
 
 
-def _doubts_of_files(ledger: str) -> tuple[str, ...]:
-    others = passed_over(ledger)
-    if not others:
-        return ()
-    more = f" and {len(others) - _FILES_MAX} more" if len(others) > _FILES_MAX else ""
-    named = ", ".join(others[:_FILES_MAX])
-    return (f"ledger: files that are no ledgers by their names were passed over: {named}{more}",)
-
-
 def _with_places(verdict: Verdict, log_dirs: Mapping[int, str]) -> Verdict:
-    """The verdict whose samples say more: with which command to look at a replica, what replicas have of a
-    lost record."""
-    for row in verdict.samples.get("lost", ()) if log_dirs else ():
-        with suppress(OSError, ValueError):  # files of a running broker change and go
-            story = story_of(
-                log_dirs, row["topic"], row["partition"], row["offset"], row["producer"], row["pseq"]
-            )
-            if story and isinstance(row, dict):
-                row["story"] = story
+    """The verdict whose samples say with which command to look at a replica."""
     for rows in verdict.samples.values():
         for row in rows:
             for folder in log_dirs.get(row.get("broker", -1), "").split(","):
@@ -236,6 +250,54 @@ def _with_places(verdict: Verdict, log_dirs: Mapping[int, str]) -> Verdict:
                 if folder and path.is_file() and isinstance(row, dict):
                     row["command"] = f"holdfast dump-log --files {path}"
     return verdict
+
+
+def _with_tables(
+    spark: Any, folder: Path, verdict: Verdict, ranges: Sequence[OffsetRange], elections: Elections
+) -> Verdict:
+    """The verdict, after its tables were written; with a note when that failed."""
+    led = {(item.topic, item.partition): elections(item.topic, item.partition) for item in ranges}
+    try:
+        write_tables(spark, folder, verdict.facts["runs"], led)
+    except (OSError, *SPARK_ERRORS) as error:
+        note = f"the tables in {folder} are not whole: {reason_of(error)}"
+        return replace(verdict, notes=(*verdict.notes, note))
+    return verdict
+
+
+def _with_stories(spark: Any, verdict: Verdict, log_dirs: Mapping[int, str], elections: Elections) -> Verdict:
+    """The verdict whose samples of lost records say what became of them."""
+    rows = verdict.samples.get("lost", ())
+    epochs = _acked_epochs(spark, rows)
+    for row in rows:
+        name = (row["topic"], row["producer"], row["pseq"])
+        lost = LostRecord(
+            row["topic"],
+            row["partition"],
+            row["offset"],
+            row["producer"],
+            row["pseq"],
+            epochs.get(name, -1),
+        )
+        with suppress(OSError, ValueError):  # files of a running broker change and go
+            story = story_of(log_dirs, lost, elections(lost.topic, lost.partition))
+            if story and isinstance(row, dict):
+                row["story"] = story
+    return verdict
+
+
+def _acked_epochs(spark: Any, rows: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str, int], int]:
+    """(topic, producer, number) -> leader epoch of the acknowledgement, where the ledger says it."""
+    names = [(row["topic"], row["producer"], row["pseq"]) for row in rows]
+    if not names:
+        return {}
+    wanted = spark.createDataFrame(names, "topic string, producer string, pseq long")
+    found = spark.table("sends").join(F.broadcast(wanted), ["topic", "producer", "pseq"])
+    return {
+        (row.topic, row.producer, row.pseq): row.leader_epoch
+        for row in found.select("topic", "producer", "pseq", "leader_epoch").collect()
+        if row.leader_epoch is not None
+    }
 
 
 # --- reading -------------------------------------------------------------------------------------------
@@ -254,8 +316,11 @@ def _plan(options: ValidateOptions, topics: Sequence[str]) -> list[OffsetRange]:
     )
 
 
-def served_log(spark: Any, options: ValidateOptions, ranges: list[OffsetRange]) -> Any:
-    """View `log` of durability.rules over exactly these ranges; read when it is first used."""
+def served_log(
+    spark: Any, options: ValidateOptions, ranges: list[OffsetRange], *, with_fields: bool = False
+) -> Any:
+    """View `log` of durability.rules over exactly these ranges; read when it is first used. `with_fields`:
+    keys, headers and timestamps are looked at."""
     assign: dict[str, list[int]] = {}
     starts: dict[str, dict[str, int]] = {}
     ends: dict[str, dict[str, int]] = {}
@@ -274,12 +339,17 @@ def served_log(spark: Any, options: ValidateOptions, ranges: list[OffsetRange]) 
         .option("parseValues", "true")
         .option("includePayload", str(options.is_foreign).lower())
         .option("includeLeaderEpoch", "false")
-        .load()
     )
     if options.is_foreign:
-        read.createOrReplaceTempView("records")
+        read.load().createOrReplaceTempView("records")
         return spark.sql(VALUE_SQL)
-    return read.select("topic", "partition", "offset", "state", "producer", "pseq", "value_crc32c")
+    if not with_fields:
+        return read.schema(_LOG_COLUMNS).load()
+    # a timestamp that the broker has set says nothing of the producer's
+    of_producer = F.when(F.col("timestampType") == 0, F.col("timestampMs")).alias("timestamp_ms")
+    names = ("topic", "partition", "offset", "state", "producer", "pseq", "value_crc32c")
+    fields = read.schema(f"{_LOG_COLUMNS}, {_FIELD_COLUMNS}").load()
+    return fields.select(*names, of_producer, "key_crc32c", "headers_crc32c")
 
 
 def replicas(
@@ -306,6 +376,12 @@ def replicas(
         .load(",".join(f"{broker}={path}" for broker, path in paths))
         .cache()  # several rules look at it, and files of a live broker change
     )
+    epochs, without_epochs = _epochs(paths, topics)
+    if without_epochs:
+        doubts.append(
+            f"{len(without_epochs)} replicas without a whole leader epoch checkpoint, of which nothing was "
+            f"compared: {', '.join(without_epochs[:_SHORT_MAX])}"
+        )
     members = [
         (broker, topic, index, broker in partition.isr)
         for topic, seen in sorted(looks.items())
@@ -316,12 +392,39 @@ def replicas(
     return {
         "replica": batches,
         "marks": spark.createDataFrame(marks, MARKS_SCHEMA),
+        "epochs": spark.createDataFrame(epochs, EPOCHS_SCHEMA),
         "members": spark.createDataFrame(members, MEMBERS_SCHEMA),
         "replicas_assigned": sum(
             len(partition.replicas) for seen in looks.values() for partition in seen.partitions.values()
         ),
         "doubts": tuple(doubts),
     }
+
+
+def _epochs(
+    paths: Sequence[tuple[int, str]], topics: Sequence[str]
+) -> tuple[list[tuple[int, str, int, int, int, int | None, int]], list[str]]:
+    """(rows of view `epochs`, folders of flushed replicas that have no checkpoint to compare)."""
+    rows: list[tuple[int, str, int, int, int, int | None, int]] = []
+    missing = []
+    for broker, path in paths:
+        flushed = recovery_points(path)  # first: what it says is flushed has its epochs stored
+        if not Path(path).is_dir():
+            continue
+        for folder in replica_folders({path: broker}, frozenset(topics)):
+            until = flushed.get((folder.topic, folder.partition), 0)
+            found = leader_epochs(folder.path) if until else []
+            if found is None:
+                missing.append(folder.path)
+                continue
+            ends = [*(start for _, start in found[1:]), None]
+            place = (broker, folder.topic, folder.partition)
+            rows += [
+                (*place, epoch, start, end, until)
+                for (epoch, start), end in zip(found, ends, strict=False)
+                if start < until
+            ]
+    return rows, missing
 
 
 def _without_expired(sends: Any, ranges: list[OffsetRange]) -> tuple[Any, int]:
@@ -371,6 +474,7 @@ def judge(
     marks: Any | None = None,
     members: Any | None = None,
     ends: Any | None = None,
+    epochs: Any | None = None,
     replicas_assigned: int = 0,
     partitions: int = 0,
     one_clock: bool = False,
@@ -379,25 +483,41 @@ def judge(
 ) -> Verdict:
     """Run the rules over these tables (durability.rules.rule); `doubts` say what of them is missing."""
     sends.createOrReplaceTempView("sends")
+    for name in ("timestamp_ms", "key_crc32c", "headers_crc32c"):
+        if name not in log.columns:
+            log = log.withColumn(name, F.lit(None).cast("long"))
     log.cache().createOrReplaceTempView("log")
     for name, table, schema in (
         ("replica", replica, BATCH_SCHEMA),
         ("marks", marks, MARKS_SCHEMA),
         ("members", members, MEMBERS_SCHEMA),
         ("ends", ends, ENDS_SCHEMA),
+        ("epochs", epochs, EPOCHS_SCHEMA),
     ):
         (spark.createDataFrame([], schema) if table is None else table).createOrReplaceTempView(name)
     seen, is_odd = _pair(spark)
-    is_disordered = has_order and spark.table("disordered").count() > 0
+    # of sends that are in order only those without an offset of their own can be out of it
+    if totals.in_order and (not is_odd or spark.table("odd").where(SEEN_UNPLACED_SQL).isEmpty()):
+        is_disordered = False
+    else:
+        is_disordered = has_order and spark.table("disordered").count() > 0
     wanted = [
         rule
         for rule in RULES.values()
-        if _has_tables(rule, replica, members, one_clock=one_clock, has_order=has_order)
+        if {
+            Looks.FIELDS: totals.with_fields > 0,
+            Looks.ORDER: has_order,
+            Looks.TIMES: one_clock,
+            Looks.REPLICAS: replica is not None,
+            Looks.EPOCHS: replica is not None and epochs is not None,
+            Looks.MEMBERS: replica is not None and members is not None,
+        }.get(rule.looks, True)
     ]
     asked = [
         rule
         for rule in wanted
-        if (is_odd or rule.looks is not Looks.PAIRS) and (is_disordered or rule.looks is not Looks.ORDER)
+        if (is_odd or rule.looks not in (Looks.PAIRS, Looks.FIELDS))
+        and (is_disordered or rule.looks is not Looks.ORDER)
     ]
     counts = {rule.name: 0 for rule in wanted}
     samples: dict[str, list[dict[str, Any]]] = {}
@@ -442,18 +562,6 @@ def _pair(spark: Any) -> tuple[Mapping[str, int], bool]:
     return seen.get, is_odd
 
 
-def _has_tables(
-    rule: Rule, replica: Any | None, members: Any | None, *, one_clock: bool, has_order: bool
-) -> bool:
-    """Everything that the rule looks at is there."""
-    return {
-        Looks.ORDER: has_order,
-        Looks.TIMES: one_clock,
-        Looks.REPLICAS: replica is not None,
-        Looks.MEMBERS: replica is not None and members is not None,
-    }.get(rule.looks, True)
-
-
 def _facts(totals: Totals, seen: Mapping[str, int], partitions: int) -> dict[str, Any]:
     return {
         "runs": list(totals.runs),
@@ -473,6 +581,11 @@ def _facts(totals: Totals, seen: Mapping[str, int], partitions: int) -> dict[str
 
 def _notes(totals: Totals) -> tuple[str, ...]:
     notes = []
+    if 0 < totals.with_fields < totals.sent:
+        notes.append(
+            f"{totals.sent - totals.with_fields} sends of an older ledger tell no key, headers and "
+            "timestamp: of these only the value was judged"
+        )
     if totals.torn_lines:
         notes.append(f"{totals.torn_lines} ledger files end in a cut line: what it said counts as unanswered")
     if totals.unanswered or totals.unknown:

@@ -14,10 +14,11 @@ if TYPE_CHECKING:
     from holdfast.client.admin_configs import Resource as Resource
     from holdfast.client.admin_partitions import NewPartitions as NewPartitions
     from holdfast.client.consumer import Consumer as Consumer
-    from holdfast.client.consumer import ConsumerRecord as ConsumerRecord
+    from holdfast.client.core.consumer_records import ConsumerRecord as ConsumerRecord
     from holdfast.client.core.batch import Batch as Batch
     from holdfast.client.core.errors import BufferFull as BufferFull
     from holdfast.client.core.errors import ClientError as ClientError
+    from holdfast.client.core.errors import CommitFailed as CommitFailed
     from holdfast.client.core.errors import CorruptRecords as CorruptRecords
     from holdfast.client.core.errors import LogTruncated as LogTruncated
     from holdfast.client.core.errors import NoSuchOffset as NoSuchOffset
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from holdfast.client.core.outcomes import DeliveryOutcome as DeliveryOutcome
     from holdfast.client.delivery import Delivery as Delivery
     from holdfast.client.delivery import RecordMetadata as RecordMetadata
+    from holdfast.client.group_session import RebalanceListener as RebalanceListener
     from holdfast.client.ledger import Ledger as Ledger
     from holdfast.client.producer import Producer as Producer
     from holdfast.protocol.errors import ErrorCode as ErrorCode
@@ -41,6 +43,7 @@ __all__ = [
     "Batch",
     "BufferFull",
     "ClientError",
+    "CommitFailed",
     "Consumer",
     "ConsumerMetrics",
     "ConsumerRecord",
@@ -57,6 +60,7 @@ __all__ = [
     "ProduceFailed",
     "Producer",
     "ProducerMetrics",
+    "RebalanceListener",
     "RecordMetadata",
     "Resource",
     "RowError",
@@ -70,11 +74,13 @@ if not TYPE_CHECKING:  # else every name would be there for a type checker
         "holdfast.client.admin": ("Admin", "CreatedTopic"),
         "holdfast.client.admin_configs": ("Resource",),
         "holdfast.client.admin_partitions": ("NewPartitions",),
-        "holdfast.client.consumer": ("Consumer", "ConsumerRecord"),
+        "holdfast.client.consumer": ("Consumer",),
         "holdfast.client.core.batch": ("Batch",),
+        "holdfast.client.core.consumer_records": ("ConsumerRecord",),
         "holdfast.client.core.errors": (
             "BufferFull",
             "ClientError",
+            "CommitFailed",
             "CorruptRecords",
             "LogTruncated",
             "NoSuchOffset",
@@ -85,6 +91,7 @@ if not TYPE_CHECKING:  # else every name would be there for a type checker
         "holdfast.client.core.metrics": ("ConsumerMetrics", "ProducerMetrics"),
         "holdfast.client.core.outcomes": ("DeliveryOutcome",),
         "holdfast.client.delivery": ("Delivery", "RecordMetadata"),
+        "holdfast.client.group_session": ("RebalanceListener",),
         "holdfast.client.ledger": ("Ledger",),
         "holdfast.client.producer": ("Producer",),
         "holdfast.protocol.errors": ("ErrorCode",),

@@ -6,7 +6,7 @@ a fault of this adapter: it costs the connection and not the broker.
 """
 
 import logging
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -35,6 +35,7 @@ from holdfast.rpc.exchange import OfConnection
 from holdfast.rpc.server import Server, ServerConnection, ServerLimits
 from holdfast.rpc.shares import NodeShares
 from holdfast.runtime.api import Runtime
+from holdfast.runtime.stats import MetricFamily, MetricKind, Sample
 
 _log = logging.getLogger("holdfast.kafka")
 
@@ -122,6 +123,12 @@ class KafkaExchange(OfConnection):
         answer_with, _ = self._take()
         self._translated(lambda: answer_with(message))
 
+    async def respond_aside(self, message: Any) -> None:
+        """The same with a large message, which is translated beside the event loop."""
+        answer_with, _ = self._take()
+        tasks = self._connection.server.runtime.tasks
+        self._go_on(await tasks.compute(lambda: self._outcome(lambda: answer_with(message))))
+
     def fail(self, error_code: ErrorCode, text: str) -> None:
         """The broker refuses the open question as a whole."""
         _, refuse_with = self._take()
@@ -182,15 +189,18 @@ class KafkaExchange(OfConnection):
         if not self.is_open:  # the peer has gone: nothing reads an answer, and no further question is asked
             self._done(ErrorCode.NONE)
             return
+        self._go_on(self._outcome(translate))
+
+    def _outcome(self, translate: Callable[[], Outcome]) -> Outcome:
+        """The outcome, with its answer written. May run beside the event loop."""
         try:
             outcome = translate()
             if isinstance(outcome, Mapping):
                 self._write(outcome)
         except Exception:  # noqa: BLE001  the adapter's own fault: the broker's state is untouched
             _log.exception("%s v%d of %s", self.request.api.title, self.request.version, self.peer)
-            self._end_connection("its request could not be translated")
-            return
-        self._go_on(outcome)
+            return HangUp("its request could not be translated")
+        return outcome
 
     def _go_on(self, outcome: Outcome) -> None:
         if isinstance(outcome, Mapping):
@@ -245,6 +255,8 @@ class KafkaServer(Server):
         self.handlers = handlers
         self._view = view
         self.request_stats = {api: RequestStats() for api in KafkaApi}
+        #: {(API, version): requests}, the newest version also before it is used
+        self.versions = Counter({(api, api.max_version): 0 for api in KafkaApi})
 
     def new_connection(self) -> ServerConnection:
         return KafkaConnection(self)
@@ -252,6 +264,23 @@ class KafkaServer(Server):
     def view(self) -> ClusterView:
         """What the broker knows now."""
         return self._view()
+
+    def stats(self) -> list[MetricFamily]:
+        """As every listener; and which versions are spoken."""
+        samples = [
+            Sample(
+                count,
+                (
+                    ("request", api.name.lower()),
+                    ("version", str(version)),
+                    ("listener", self.listener_name),
+                ),
+            )
+            for (api, version), count in sorted(self.versions.items())
+        ]
+        help_text = "Requests of Kafka clients, by the version that they spoke."
+        name = "kafka_server_request_versions_total"
+        return [*super().stats(), MetricFamily(name, MetricKind.COUNTER, help_text, samples)]
 
 
 class KafkaConnection(ServerConnection):
@@ -311,6 +340,7 @@ class KafkaConnection(ServerConnection):
 
     def _enter(self, request: Request, arrived_ns: int, charge: Charge) -> KafkaExchange:
         self.in_flight += 1
+        self.server.versions[request.api, request.version] += 1
         exchange = KafkaExchange(self, request, arrived_ns, self.now_ns(), charge)
         if exchange.is_ordered:
             self._order.append(exchange)

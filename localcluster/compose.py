@@ -9,6 +9,7 @@ from pathlib import Path
 from holdfast.localcluster.compose_disks import ContainerDisks
 from holdfast.localcluster.health import probe
 from holdfast.localcluster.nodes import ClusterError, Node, Nodes
+from holdfast.localcluster.ports import LOOPBACK, loopback_with_free
 
 #: (service, role, node id, and ports on the host, 0 where it has none: of clients, HTTP, of Kafka clients)
 SERVICES = (
@@ -20,8 +21,12 @@ SERVICES = (
     ("broker-3", "broker", 3, 39_092, 39_404, 39_192),
 )
 COMPOSE_FILE = "docker-compose.yml"
+#: Of docker-compose.yml: where ports are published.
+PUBLISH_ADDRESS = "PUBLISH_ADDRESS"
 _PORT_IN_USE = "address already in use"
 _ATTEMPTS, _PAUSE_S = 5, 3.0
+_BUILD_S = 1_200.0
+_EVERYWHERE = ("0.0.0.0", "::")
 #: Where the volume of a node is in its container.
 HOME = "/var/lib/holdfast"
 #: Not `holdfast`: that is what Compose calls the project of a user whose clone is a folder of this name.
@@ -42,6 +47,7 @@ class ComposeCluster(Nodes):
         if override is not None:
             self._environment["COMPOSE_FILE"] = f"{project_folder / COMPOSE_FILE}{os.pathsep}{override}"
         self._services = {node_id: service for service, _, node_id, *_ in SERVICES}
+        self._host = ""
         #: set where each container has a disk of its own
         self.disks: ContainerDisks | None = None
 
@@ -49,17 +55,41 @@ class ComposeCluster(Nodes):
     def create(
         cls, project_folder: Path, project: str = PROJECT, override: Path | None = None
     ) -> "ComposeCluster":
-        """A new cluster. Raises: ClusterError when it exists: `down` would delete its data."""
+        """A new cluster, at a loopback address with free ports, so that others may run beside it.
+
+        Raises: ClusterError when it exists: `down` would delete its data.
+        """
         if not (project_folder / COMPOSE_FILE).exists():
             raise ClusterError(f"there is no {COMPOSE_FILE} in {project_folder}: go where it is")
         cluster = cls(project_folder, project, override)
-        ours = ("-q", "--filter", f"label=com.docker.compose.project={project}")
-        if cluster._docker("ps", "-a", *ours) or cluster._docker("volume", "ls", *ours):
+        if not cluster.is_gone(project):
             raise ClusterError(
                 f"the Compose project {project} has containers or volumes already: if nothing in them is "
                 f"needed, `docker compose -p {project} down -v` removes them"
             )
+        ports = [port for node in cluster.nodes for port in (node.port, node.http_port, node.kafka_port)]
+        cluster._host = loopback_with_free(filter(None, ports))
+        cluster._environment[PUBLISH_ADDRESS] = cluster._host
         return cluster
+
+    def is_gone(self, project: str) -> bool:
+        """There are neither containers nor volumes of this project. Raises: ClusterError."""
+        ours = ("-q", "--filter", f"label=com.docker.compose.project={project}")
+        return not self._docker("ps", "-a", *ours) and not self._docker("volume", "ls", *ours)
+
+    @property
+    def project_asked_for(self) -> str | None:
+        """The project's name where it was given; also without containers."""
+        return self._environment.get("COMPOSE_PROJECT_NAME")
+
+    @property
+    def host(self) -> str:
+        """Where the ports are published; of a cluster that was not made here the containers say it."""
+        if not self._host:
+            addresses = "{{range .HostConfig.PortBindings}}{{range .}}{{.HostIp}} {{end}}{{end}}"
+            found = self._docker("inspect", "-f", addresses, self._container(self.nodes[0])).split()
+            self._host = found[0] if found and found[0] not in _EVERYWHERE else LOOPBACK[0]
+        return self._host
 
     def service(self, node: Node) -> str:
         """What docker-compose.yml calls it."""
@@ -81,10 +111,13 @@ class ComposeCluster(Nodes):
         return folder if os.access(folder, os.R_OK | os.X_OK) else None
 
     def up(self, timeout_s: float = 180.0) -> None:
-        """Build the image if needed, start all containers, wait until they are healthy."""
+        """Build the image if needed, start all containers, wait until they are healthy.
+
+        `timeout_s` is for the containers; the first build installs packages, which may take longer.
+        """
         for attempt in range(_ATTEMPTS):
             try:
-                self._compose("up", "-d", "--build", timeout_s=timeout_s)
+                self._compose("up", "-d", "--build", timeout_s=timeout_s + _BUILD_S)
                 break
             except ClusterError as error:
                 # an outgoing connection may have one of the ports for a moment
@@ -137,6 +170,11 @@ class ComposeCluster(Nodes):
         """Tells one life of each container from the next; the same for one that is paused meanwhile."""
         return self._look("{{.State.StartedAt}} {{.State.FinishedAt}}")
 
+    def pids(self) -> dict[Node, int]:
+        """The first process of each container that runs, as this machine numbers it."""
+        found = {node: int(pid) for node, pid in self._look("{{.State.Pid}}").items()}
+        return {node: pid for node, pid in found.items() if pid}
+
     def addresses(self) -> dict[Node, str]:
         """The address of each container that runs and is on the network."""
         found = self._look("{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}")
@@ -170,7 +208,7 @@ class ComposeCluster(Nodes):
 
     def is_ready(self, node: Node) -> bool:
         """True when /readyz answers 200: Docker's own healthcheck says so only seconds later."""
-        return probe("127.0.0.1", node.http_port, "/readyz", 2.0)[0]
+        return probe(self.host, node.http_port, "/readyz", 2.0)[0]
 
     def wait_ready(self, nodes: Sequence[Node], timeout_s: float = 60.0) -> None:
         """Wait until all of `nodes` are ready. Raises: ClusterError."""

@@ -6,26 +6,25 @@ image files and the loop devices; the cut itself is `localcluster.power.loop_dis
 
 import errno
 import os
-import subprocess
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from holdfast.localcluster.nodes import ClusterError
-from holdfast.localcluster.power.loop_disk import FILE_SYSTEMS, LoopDisk, why_not
+from holdfast.localcluster.power.loop_disk import FILE_SYSTEMS, LoopDisk, run_tool, why_not
 
 #: Of the Dockerfile: it must own the root of its volume.
 _USER = "10001:10001"
 _IMAGE_BYTES = 2 << 30
-_COMMAND_S = 60.0
+_SYS_BLOCK = Path("/sys/block")
 
 
 class ContainerDisks:
     """One image and one loop device for each service."""
 
-    def __init__(self, folder: Path, services: Sequence[str]) -> None:
+    def __init__(self, folder: Path, project: str, services: Sequence[str]) -> None:
         """`folder` takes the images; nothing is made yet."""
-        self._images = {service: folder / f"{service}.img" for service in services}
+        self._images = {service: folder / _image_name(project, service) for service in services}
         self._devices: dict[str, str] = {}
 
     @staticmethod
@@ -38,13 +37,13 @@ class ContainerDisks:
         for service, image in self._images.items():
             with image.open("xb") as file:
                 file.truncate(_IMAGE_BYTES)
-            _run("mkfs.ext4", "-q", "-F", "-E", f"root_owner={_USER},lazy_itable_init=1", str(image))
-            self._devices[service] = _run("losetup", "--find", "--show", str(image)).strip()
+            run_tool("mkfs.ext4", "-q", "-F", "-E", f"root_owner={_USER},lazy_itable_init=1", str(image))
+            self._devices[service] = run_tool("losetup", "--find", "--show", str(image)).strip()
 
     def detach(self) -> None:
         """Remove the devices; the images stay. Raises: ClusterError."""
         for service in list(self._devices):
-            _run("losetup", "--detach", self._devices[service])
+            run_tool("losetup", "--detach", self._devices[service])
             del self._devices[service]
 
     def volumes(self) -> Mapping[str, Any]:
@@ -60,6 +59,27 @@ class ContainerDisks:
         LoopDisk(self._images[service], volume, FILE_SYSTEMS["ext4"]).cut_power()
 
 
+def detach_left(project: str, services: Sequence[str]) -> list[str]:
+    """Detach the devices of a run of this project that was killed, so that nothing else did; their images.
+
+    They are known by the names of the images, which stay. Raises: ClusterError.
+    """
+    wanted = {_image_name(project, service) for service in services}
+    found = {}
+    for file in _SYS_BLOCK.glob("loop*/loop/backing_file"):
+        with suppress(OSError):  # detached meanwhile
+            image = file.read_text().rstrip("\n").removesuffix(" (deleted)")
+            if Path(image).name in wanted:
+                found[image] = file.parts[-3]
+    for device in found.values():
+        run_tool("losetup", "--detach", f"/dev/{device}")
+    return sorted(found)
+
+
+def _image_name(project: str, service: str) -> str:
+    return f"{project}-{service}.img"
+
+
 def has_no_power(volume: Path) -> bool:
     """True when the power of what is mounted there was cut."""
     try:
@@ -68,15 +88,3 @@ def has_no_power(volume: Path) -> bool:
     except OSError as error:
         return error.errno == errno.EIO
     return False
-
-
-def _run(*command: str) -> str:
-    try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=_COMMAND_S, check=False, start_new_session=True
-        )
-    except (FileNotFoundError, subprocess.TimeoutExpired) as error:
-        raise ClusterError(f"`{' '.join(command)}`: {error}") from error
-    if done.returncode != 0:
-        raise ClusterError(f"`{' '.join(command)}` failed: {done.stderr.strip()}")
-    return done.stdout

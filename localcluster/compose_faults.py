@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import ClassVar
 
 from holdfast.localcluster.compose import ComposeCluster
-from holdfast.localcluster.compose_disks import ContainerDisks, has_no_power
+from holdfast.localcluster.compose_delays import DelayedPackets
+from holdfast.localcluster.compose_disks import ContainerDisks, detach_left, has_no_power
 from holdfast.localcluster.compose_links import ContainerLinks, Pair
 from holdfast.localcluster.endings import undisturbed
+from holdfast.localcluster.faults import shapes
 from holdfast.localcluster.faults.disks import GOES_S, STILL_S, Alternation, freeze, thaw
 from holdfast.localcluster.faults.fault import FaultRefused
 from holdfast.localcluster.faults.shapes import Shape
@@ -125,6 +127,35 @@ class CutContainers(ContainerFault):
             ContainerLinks(self.cluster.project).mend(self._pairs)
 
 
+class SlowLinksOfContainers(ContainerFault):
+    """What one side sends to the other arrives later, in both directions, as long as this process lives."""
+
+    name = "slow-links"
+
+    def __init__(
+        self, cluster: ComposeCluster, one: Sequence[Node], other: Sequence[Node], delay_ms: int
+    ) -> None:
+        super().__init__(cluster, (*one, *other))
+        self._directions = shapes.both_ways(one, other)
+        self._packets = DelayedPackets(delay_ms)
+        self._words = (
+            f"between {shapes.names(one)} and {shapes.names(other)} everything takes {delay_ms} ms longer"
+        )
+
+    def apply(self) -> str:
+        addresses = {node.name: address for node, address in self.cluster.addresses().items()}
+        pids = {node.name: pid for node, pid in self.cluster.pids().items()}
+        senders: dict[int, list[str]] = {}
+        for source, sink in self._directions:
+            if source in addresses and sink in pids:  # one that does not run neither sends nor hears
+                senders.setdefault(pids[sink], []).append(addresses[source])
+        self._packets.start(senders)
+        return self._words
+
+    def heal(self) -> None:
+        self._packets.stop()
+
+
 class PowerLossOfContainers(KillContainer):
     """What was not synced is lost: their disks take nothing more, then the containers are killed."""
 
@@ -208,9 +239,17 @@ CONTAINER_FAULTS: dict[str, type[ContainerFault]] = {
 
 
 def heal_containers(cluster: ComposeCluster) -> list[str]:
-    """Unpause, reconnect and start what is not as `up` leaves it; what was done. Raises: ClusterError."""
+    """Unpause, reconnect and start what is not as `up` leaves it; what was done. Raises: ClusterError.
+
+    Of a project that was taken away, the disks that its run has left.
+    """
     healed = []
     states = cluster.states()
+    project = cluster.project_asked_for
+    if not states and project is not None and cluster.is_gone(project):
+        left = detach_left(project, [cluster.service(node) for node in cluster.nodes])
+        if left:
+            return [f"{image} was still a loop device" for image in left]
     if cluster.disks is not None:
         for node, state in states.items():
             if state in ("running", "paused"):

@@ -82,7 +82,14 @@ class CommandLauncher:
         if open_files_max is not None:
             self._before = ("sh", "-c", 'ulimit -n "$0" && exec "$@"', str(open_files_max))
 
-    def launch(self, words: Sequence[str], log_file: Path, limits: Limits | None = None) -> Child:
+    def launch(
+        self,
+        words: Sequence[str],
+        log_file: Path,
+        limits: Limits | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> Child:
+        """`environment`: beside this process's own."""
         with log_file.open("ab") as log:
             # -P: files of the working folder, such as an http.py, are not a node's code.
             process = subprocess.Popen(
@@ -91,6 +98,7 @@ class CommandLauncher:
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
+                env={**os.environ, **(environment or {})},
             )
         for name, pair in (limits or {}).items():  # long before it has loaded what opens files
             resource.prlimit(process.pid, getattr(resource, name), pair)

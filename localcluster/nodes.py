@@ -39,6 +39,11 @@ class Nodes:
         self.nodes = tuple(nodes)
 
     @property
+    def host(self) -> str:
+        """The address at which all ports are reached from here."""
+        return "127.0.0.1"
+
+    @property
     def brokers(self) -> tuple[Node, ...]:
         return tuple(node for node in self.nodes if node.role == "broker")
 
@@ -48,16 +53,16 @@ class Nodes:
 
     @property
     def bootstrap_servers(self) -> str:
-        return ",".join(f"127.0.0.1:{node.port}" for node in self.brokers)
+        return ",".join(f"{self.host}:{node.port}" for node in self.brokers)
 
     @property
     def kafka_bootstrap(self) -> str:
         """For Kafka clients; empty in a cluster that was made without a listener for them."""
-        return ",".join(f"127.0.0.1:{node.kafka_port}" for node in self.brokers if node.kafka_port)
+        return ",".join(f"{self.host}:{node.kafka_port}" for node in self.brokers if node.kafka_port)
 
     @property
     def bootstrap_controllers(self) -> str:
-        return ",".join(f"127.0.0.1:{node.port}" for node in self.controllers)
+        return ",".join(f"{self.host}:{node.port}" for node in self.controllers)
 
     def node(self, name: str) -> Node:
         """The node called `broker-1` or `controller-101`. Raises: ClusterError."""

@@ -10,12 +10,14 @@ import random
 import socket
 import sys
 import weakref
+from collections.abc import Iterable
 
 from holdfast.localcluster.nodes import ClusterError
 
 #: Below the ports that kernels give to outgoing connections, so that a stopped node's port stays free; and
 #: none that docker-compose.yml publishes, or containers could not start beside a local cluster.
 PORTS = range(20_000, 28_000)
+LOOPBACK = tuple(f"127.0.0.{number}" for number in range(1, 10))
 
 
 class ReservedPorts:
@@ -41,11 +43,27 @@ class ReservedPorts:
             raise ClusterError("no free ports found")
 
 
-def _is_free(port: int) -> bool:
+def loopback_with_free(ports: Iterable[int]) -> str:
+    """The first of 127.0.0.1 to 127.0.0.9 at which all these ports are free; only Linux has more than one.
+
+    Raises: ClusterError, which names the ports that are taken at 127.0.0.1.
+    """
+    wanted = list(ports)
+    for address in LOOPBACK:
+        if all(_is_free(port, address) for port in wanted):
+            return address
+    taken = ", ".join(str(port) for port in wanted if not _is_free(port))
+    raise ClusterError(
+        f"ports {taken} of 127.0.0.1 are taken, perhaps by another project (`docker compose ls` shows them), "
+        "and no other loopback address has all of them free"
+    )
+
+
+def _is_free(port: int, address: str = LOOPBACK[0]) -> bool:
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind(("127.0.0.1", port))
+            probe.bind((address, port))
         except OSError:
             return False
         return True

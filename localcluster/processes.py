@@ -21,7 +21,7 @@ from pathlib import Path
 
 import javaproperties
 
-from holdfast.localcluster import links_process
+from holdfast.localcluster import clocks, links_process
 from holdfast.localcluster.health import probe
 from holdfast.localcluster.launch import Child, CommandLauncher, Launcher, Limits
 from holdfast.localcluster.links_process import LinksProcess
@@ -107,11 +107,13 @@ class LocalCluster(Nodes):
         power_loss: str | None = None,
         launcher: Launcher | None = None,
         has_links: bool = False,
+        has_clocks: bool = False,
     ) -> "LocalCluster":
         """Choose ports and write the configuration of every node. Nothing is started.
 
         `power_loss`: "auto" or a driver of `power_losses_available()`, for clusters that will lose power.
         `has_links`: connections run through a process that can hold them (Linux), for network partitions.
+        `has_clocks`: each node's wall clock can be put wrong (`localcluster.clocks`).
         """
         if "," in os.path.realpath(folder):
             raise ClusterError(
@@ -121,6 +123,8 @@ class LocalCluster(Nodes):
             raise ClusterError(
                 f"{folder} holds a cluster already: `holdfast cluster up --dir {folder}` resumes it"
             )
+        if has_clocks and clocks.why_not():
+            raise ClusterError(f"no node can have a clock of its own: {clocks.why_not()}")
         count = brokers + controllers
         reserved = ReservedPorts(2 * count + brokers + (count + 1) * has_links, base_port)
         nodes = _numbered_nodes(brokers, controllers, reserved.numbers, has_links=has_links)
@@ -143,6 +147,8 @@ class LocalCluster(Nodes):
             text = "".join(map(_properties_line, keys, keys.values()))
             cluster.properties_file(node).write_text(text, encoding="utf-8")
             cluster._disks.make(cluster.home(node))
+            if has_clocks:
+                clocks.put_off(cluster.clock_file(node), 0)
         state = {
             "version": 1,
             "cluster_id": cluster.cluster_id,
@@ -291,9 +297,19 @@ class LocalCluster(Nodes):
                 self.links.start()
             words = [node.role, "--config", str(self.properties_file(node))]
             words += self._disks.options(self.home(node))
-            child = self._launcher.launch(words, self.log_file(node), self._limits(node))
+            environment = clocks.environment(self.clock_file(node))
+            if environment:  # a fork would load no library
+                child: Child = CommandLauncher().launch(
+                    words, self.log_file(node), self._limits(node), environment
+                )
+            else:
+                child = self._launcher.launch(words, self.log_file(node), self._limits(node))
             self._children[node.name] = child
             (self.home(node) / "node.pid").write_text(f"{child.pid}\n")
+
+    def clock_file(self, node: Node) -> Path:
+        """By how much its wall clock is off; only of clusters that were made with clocks."""
+        return self.home(node) / clocks.CLOCK_FILE
 
     def limits_file(self, node: Node) -> Path:
         """Limits that a fault has set for the node's next start; there is none without such a fault."""

@@ -1,7 +1,7 @@
 """The verdict that a test asks for: Spark's where the extra `spark` is installed, else a plain check.
 
-The plain check reads the ledger and the topic in this process and knows five classes; `holdfast validate`, in
-a process of its own, knows all of them and compares the replicas' files as well.
+The plain check reads the ledger and the topic in this process and knows eight classes; `holdfast validate`,
+in a process of its own, knows all of them and compares the replicas' files as well.
 """
 
 import importlib.util
@@ -14,9 +14,26 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from holdfast.client.consumer import Consumer, ConsumerRecord
-from holdfast.client.core.history import parse_row, parse_value, value_crc32c
+from holdfast.client.admin import Admin
+from holdfast.client.consumer import Consumer
+from holdfast.client.core.consumer_records import ConsumerRecord
+from holdfast.client.core.history import (
+    SentFields,
+    headers_crc32c,
+    key_crc32c,
+    parse_value,
+    value_crc32c,
+)
+from holdfast.durability.ledger_files import (
+    UnreadableLedger,
+    check_topic_ids,
+    check_writers,
+    doubts_of_files,
+    ledger_files,
+    sound_rows,
+)
 from holdfast.localcluster.nodes import ClusterError
+from holdfast.protocol.id_text import encode_id
 from holdfast.protocol.topic_names import TopicPartition
 
 _GOOD, _LOST, _ANOMALY, _INCONCLUSIVE = 0, 4, 5, 6
@@ -50,9 +67,9 @@ class ClusterVerdict:
             f"judged by {'Spark' if self.judge == 'spark' else 'the plain check'}: exit code {self.exit_code}"
         )
         counts = ", ".join(f"{name} {count}" for name, count in self.counts.items() if count)
-        return "\n".join(
-            [head, counts or f"nothing wrong with {self.acked} acknowledged records", *self.lines]
-        )
+        good = f"nothing wrong with {self.acked} acknowledged records"
+        nothing = "inconclusive" if self.exit_code == _INCONCLUSIVE else good
+        return "\n".join([head, counts or nothing, *self.lines])
 
 
 def has_spark() -> bool:
@@ -100,9 +117,11 @@ class Send:
 
     crc: int
     acks: int
+    partition: int
     outcome: str = ""
-    partition: int = -1
     offset: int = -1
+    #: None: an older ledger, which says nothing of them
+    fields: SentFields | None = None
 
     @property
     def is_acked(self) -> bool:
@@ -110,24 +129,52 @@ class Send:
         return self.outcome == "ok" and self.acks == -1
 
 
+@dataclass(slots=True)
+class PlainLedger:
+    """All that the files of a ledger say."""
+
+    #: by (topic, producer, number)
+    sends: dict[tuple[str, str, int], Send]
+    #: {topic: ids that acknowledged}; producers of older builds did not write them down
+    topic_ids: dict[str, set[str]]
+
+    @property
+    def topics(self) -> set[str]:
+        return {topic for topic, _, _ in self.sends}
+
+    @property
+    def acked(self) -> int:
+        """Sends that were acknowledged with acks=all."""
+        return sum(send.is_acked for send in self.sends.values())
+
+
 async def plain_verdict(ledger: Path, bootstrap_servers: str, acked_min: int) -> ClusterVerdict:
     """Of one comparison in memory, for the thousands of records that a test sends. Raises: ClientError.
 
     The order makes it right while producers go on: the logs' ends, the ledger, then the logs.
     """
+    acked = 0
     try:
-        first = sends_of(ledger)
-        acked = sum(send.is_acked for send in first.values())
+        first = read_ledger(ledger)
+        acked = first.acked
         if acked < max(1, acked_min):
-            reason = f"{acked} acknowledged sends (acks=all) are too few to prove anything"
-            return ClusterVerdict("plain", _INCONCLUSIVE, {}, acked, (reason,))
-        settled = await _ends(bootstrap_servers, {topic for topic, _, _ in first})
-        sends = sends_of(ledger)
-        doubts = _doubts_of_files(ledger)
-    except (OSError, ValueError, KeyError) as error:
-        return ClusterVerdict("plain", _INCONCLUSIVE, {}, 0, (f"ledger: {error}",))
-    starts, records = await _served(bootstrap_servers, {topic for topic, _, _ in sends})
-    return judge_plain(sends, records, settled=settled, starts=starts, doubts=doubts)
+            return _inconclusive(
+                acked, f"{acked} acknowledged sends (acks=all) are too few to prove anything"
+            )
+        settled = await _ends(bootstrap_servers, first.topics)
+        found = read_ledger(ledger)
+        doubts = doubts_of_files(str(ledger))
+        starts, records = await _served(bootstrap_servers, found.topics)
+        # last: what was read is of the topic that has this id now
+        check_topic_ids(found.topic_ids, await _topic_ids(bootstrap_servers, found.topics))
+        _check_partitions(found.sends, starts)
+    except (OSError, UnreadableLedger) as error:
+        return _inconclusive(acked, f"ledger: {error}")
+    return judge_plain(found.sends, records, settled=settled, starts=starts, doubts=doubts)
+
+
+def _inconclusive(acked: int, reason: str) -> ClusterVerdict:
+    return ClusterVerdict("plain", _INCONCLUSIVE, {}, acked, (reason,))
 
 
 def judge_plain(
@@ -159,6 +206,7 @@ def judge_plain(
             continue
         if value_crc32c(record.value or b"") != sends[name].crc:
             wrong.append(("corrupt", at))
+        wrong += [(kind, at) for kind in _changed(sends[name].fields, record)]
         known = places.setdefault(name, [])
         if any(partition == record.partition for partition, _ in known):
             wrong.append(("duplicated", at))
@@ -189,52 +237,75 @@ def judge_plain(
     return ClusterVerdict("plain", code, dict(counts), len(acked), lines + doubts)
 
 
-def sends_of(ledger: Path) -> dict[tuple[str, str, int], Send]:
-    """Sends by (topic, producer, number). Raises: ValueError for what is no ledger, by file and line."""
-    files = [ledger] if ledger.is_file() else sorted(ledger.rglob("*.jsonl"))
-    sends: dict[tuple[str, str, int], Send] = {}
-    for path in files:
-        lines = path.read_bytes().split(b"\n")
-        for number, line in enumerate(lines, 1):
-            if not line.strip():
-                continue
-            try:
-                row = parse_row(line)
-            except ValueError:
-                if number == len(lines):
-                    continue  # cut by the death of its producer
-                raise ValueError(f"{path}, line {number}: no line of a ledger") from None
-            name = row["topic"], row["producer"], row["pseq"]
-            if row["kind"] == "invoke":
-                if name in sends:
-                    raise ValueError(f"{path}, line {number}: written down more than once")
-                sends[name] = Send(row["value_crc32c"], row["acks"])
-                continue
-            if name not in sends or row["outcome"] not in ("ok", "ok1", "info", "fail"):
-                raise ValueError(f"{path}, line {number}: an answer that cannot be")
-            if not _take_answer(sends[name], row):
-                raise ValueError(f"{path}, line {number}: contradicts another answer or the send's acks")
-    return sends
+def _changed(sent: SentFields | None, record: ConsumerRecord) -> list[str]:
+    """Which classes tell that the record is another one than was sent, beside its value."""
+    if sent is None:
+        return []
+    served = SentFields(record.timestamp_ms, key_crc32c(record.key), headers_crc32c(record.headers))
+    classes = ("timestamp_changed", "key_changed", "headers_changed")
+    return [kind for kind, was, now in zip(classes, sent, served, strict=True) if was != now]
 
 
-def _take_answer(send: Send, row: Mapping[str, Any]) -> bool:
-    """Whether it goes with what is known of the send."""
-    known = send.outcome, send.partition, send.offset
-    send.outcome, send.partition, send.offset = row["outcome"], row["partition"], row["offset"]
-    is_of_acks = send.outcome not in ("ok", "ok1") or (send.outcome == "ok") == (send.acks == -1)
-    return is_of_acks and (not known[0] or known == (send.outcome, send.partition, send.offset))
+def read_ledger(path: Path) -> PlainLedger:
+    """Everything in a file or folder. Raises: UnreadableLedger by file and line, OSError."""
+    found = PlainLedger({}, {})
+    #: {(topic, producer, run): (first, last) number}
+    writers: dict[tuple[str, str, str], tuple[int, int]] = {}
+    for file in ledger_files(str(path)):
+        for number, row in sound_rows(file):
+            if problem := _take(found, row):
+                raise UnreadableLedger(f"{file}, line {number}: {problem}")
+            writer = row["topic"], row["producer"], row["run"]
+            least, most = writers.get(writer, (row["pseq"], row["pseq"]))
+            writers[writer] = min(least, row["pseq"]), max(most, row["pseq"])
+    check_writers([(topic, producer, *numbers, run) for (topic, producer, run), numbers in writers.items()])
+    return found
 
 
-def _doubts_of_files(ledger: Path) -> tuple[str, ...]:
-    """Of files in the ledger's folder that hold something and are not read."""
-    if not ledger.is_dir():
-        return ()
-    others = [
-        path
-        for path in sorted(ledger.rglob("*"))
-        if path.is_file() and path.suffix != ".jsonl" and path.stat().st_size > 0
-    ]
-    return tuple(f"ledger: {path} is no *.jsonl and was passed over" for path in others)
+def _take(found: PlainLedger, row: Mapping[str, Any]) -> str:
+    """Why a sound line does not go with those before it; empty when it does."""
+    name = row["topic"], row["producer"], row["pseq"]
+    if row["kind"] == "invoke":
+        if name in found.sends:
+            return "written down more than once"
+        found.sends[name] = Send(row["value_crc32c"], row["acks"], row["partition"], fields=_fields_of(row))
+        return ""
+    if row.get("topic_id") is not None:
+        found.topic_ids.setdefault(row["topic"], set()).add(row["topic_id"])
+    send = found.sends.get(name)
+    if send is None:
+        return "an answer to a send that was never written down"
+    outcome, offset = row["outcome"], row.get("offset")
+    offset = -1 if offset is None else offset
+    is_of_acks = outcome not in ("ok", "ok1") or (outcome == "ok") == (send.acks == -1)
+    is_same = not send.outcome or (send.outcome, send.offset) == (outcome, offset)
+    if not is_of_acks or not is_same or row["partition"] != send.partition:
+        return "contradicts another answer or its send"
+    send.outcome, send.offset = outcome, offset
+    return ""
+
+
+def _fields_of(row: Mapping[str, Any]) -> SentFields | None:
+    if row.get("timestamp_ms") is None:
+        return None
+    return SentFields(row["timestamp_ms"], row.get("key_crc32c"), row.get("headers_crc32c"))
+
+
+def _check_partitions(
+    sends: Mapping[tuple[str, str, int], Send], starts: Mapping[TopicPartition, int]
+) -> None:
+    """Raises: UnreadableLedger for a send to a partition that there is not."""
+    counts = Counter(place.topic for place in starts)
+    for (topic, producer, number), send in sends.items():
+        if send.partition >= counts[topic]:
+            what = f"a send to {topic}-{send.partition}, which has {counts[topic]} partitions"
+            raise UnreadableLedger(f"{what} (producer {producer}, record {number})")
+
+
+async def _topic_ids(servers: str, topics: Iterable[str]) -> Mapping[str, str]:
+    """{topic: the id that it has now, in Kafka's text}."""
+    async with Admin(servers) as admin:
+        return {row.name: encode_id(row.topic_id) for row in await admin.describe_topics(list(topics))}
 
 
 async def _ends(servers: str, topics: Iterable[str]) -> Mapping[TopicPartition, int]:

@@ -107,6 +107,18 @@ COMMON_KEYS: tuple[ConfigKey, ...] = (
     _list("log.dirs", (), "Folders of the partitions; a controller needs none."),
     _string("log.dir", None, "One folder, when log.dirs is unset."),
     _string("metadata.log.dir", None, "Folder of the metadata log; unset: the first of log.dirs."),
+    _long(
+        "metadata.log.max.record.bytes.between.snapshots",
+        20 << 20,
+        "A metadata snapshot is made after so many bytes of new records.",
+        1,
+    ),
+    _long(
+        "metadata.log.max.snapshot.interval.ms",
+        3_600_000,
+        "A metadata snapshot is made after so long when there are new records; 0: by bytes alone.",
+        0,
+    ),
     _int(
         "max.request.partition.size.limit", 2000, "Most partitions in one DescribeTopicPartitions answer.", 1
     ),
@@ -207,6 +219,13 @@ BROKER_KEYS: tuple[ConfigKey, ...] = (
     _bool("controlled.shutdown.enable", True, "Move leaderships away before a stop."),
     _int("holdfast.controlled.shutdown.timeout.ms", 300_000, "Stop anyway after this long (R29).", 0),
     _int("replica.lag.time.max.ms", 30_000, "A follower not caught up for this long leaves the ISR.", 1),
+    _int(
+        "holdfast.replica.silent.ms",
+        3000,
+        "A follower that holds back the high watermark and sends no fetch for so long, while another member "
+        "of the ISR does, leaves the ISR; 0: only replica.lag.time.max.ms counts.",
+        0,
+    ),
     _int("replica.fetch.wait.max.ms", 500, "A follower's fetch is parked this long at most.", 1),
     _int("replica.fetch.max.bytes", 1 << 20, "Bytes per partition and follower fetch.", 1),
     _int(

@@ -5,8 +5,9 @@ Owns the meaning of every record. Replay is total: a record that contradicts the
 active controller writes no record that would be reported.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
 from immutables import Map
 
@@ -31,6 +32,8 @@ from holdfast.metadata.records import (
     UnfenceBrokerRecord,
     UnregisterBrokerRecord,
 )
+
+_Key = TypeVar("_Key", bound=Any)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +105,12 @@ class MetadataDelta:
         assert offset >= self._offset, f"record at {offset} replayed after {self._offset}"
         self._offset = offset + 1
         self._raft_epoch = raft_epoch
+        if type(record) is RegisterBrokerRecord and record.broker_epoch != offset:
+            self._refuse(offset, f"broker {record.broker_id} has epoch {record.broker_epoch}")
+        self.restore(record)
+
+    def restore(self, record: MetadataRecord) -> None:
+        """Apply a record of a snapshot, which has no offset of its own (K15)."""
         match record:
             case PartitionChangeRecord():
                 self._replay_partition_change(record)
@@ -112,8 +121,6 @@ class MetadataDelta:
             case RemoveTopicRecord():
                 self._replay_remove_topic(record)
             case RegisterBrokerRecord():
-                if record.broker_epoch != offset:
-                    self._refuse(offset, f"broker {record.broker_id} has epoch {record.broker_epoch}")
                 self._put_broker(BrokerRegistration.from_record(record))
             case UnregisterBrokerRecord():
                 if self._registered(record.broker_id, record.broker_epoch, "unregistered") is not None:
@@ -137,7 +144,7 @@ class MetadataDelta:
                 self._features = self._features.set(record.name, record.level)
             case ProducerIdsRecord():
                 if record.next_producer_id < self._next_producer_id:
-                    self._refuse(offset, f"producer ids go back to {record.next_producer_id}")
+                    self._refuse(self._offset - 1, f"producer ids go back to {record.next_producer_id}")
                 self._next_producer_id = max(self._next_producer_id, record.next_producer_id)
             case NoOpRecord():
                 pass
@@ -158,6 +165,29 @@ class MetadataDelta:
             self._assigned,
             self._leaderless,
         )
+
+    def restored(self, offset: int, raft_epoch: int) -> MetadataImage:
+        """The image of a snapshot's records (K15)."""
+        self._offset, self._raft_epoch = offset, raft_epoch
+        return self.apply()
+
+    @classmethod
+    def between(cls, image: MetadataImage, later: MetadataImage) -> "MetadataDelta":
+        """What has changed from one image to another, whose records are not known: it is of a snapshot."""
+        delta = cls(image)
+        delta._offset, delta._raft_epoch = later.offset, later.raft_epoch
+        delta._brokers, delta._configs, delta._features = later.brokers, later.configs, later.features
+        delta._topics, delta._topic_ids = later.topics, later.topic_ids
+        delta._next_producer_id = later.next_producer_id
+        delta._assigned, delta._leaderless = later.assigned, later.leaderless
+        delta._changed_brokers = _changed(image.brokers, later.brokers)
+        delta._changed_configs = _changed(image.configs, later.configs)
+        for topic_id in _changed(image.topics, later.topics):
+            before, after = image.topics.get(topic_id), later.topics.get(topic_id)
+            had = {} if before is None else before.partitions
+            has = {} if after is None else after.partitions
+            delta._changed |= dict.fromkeys(PartitionId(topic_id, index) for index in _changed(had, has))
+        return delta
 
     # --- what is new -------------------------------------------------------------------------------------
 
@@ -349,6 +379,13 @@ def local_view(image: MetadataImage, broker_id: int) -> LocalChanges:
 
 
 _NO_KEYS: Map[PartitionId, None] = Map()
+
+
+def _changed(before: Mapping[_Key, object], after: Mapping[_Key, object]) -> dict[_Key, None]:
+    """Keys whose values differ, as an ordered set."""
+    keys = {key for key, value in after.items() if key not in before or before[key] != value}
+    keys |= {key for key in before if key not in after}
+    return dict.fromkeys(sorted(keys))
 
 
 def _in_order(found: Iterable[LocalPartition]) -> tuple[LocalPartition, ...]:

@@ -5,7 +5,7 @@ may be kept as long as it is read (D2). Owns look-ups; only `metadata.delta` mak
 useful order: iterate through the sorted accessors.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -105,7 +105,7 @@ class MetadataImage:
         topic = self.topics.get(topic_id)
         return None if topic is None else topic.partitions.get(partition_index)
 
-    def partitions_of(self, broker_id: int) -> list[PartitionRow]:
+    def partitions_of(self, broker_id: int) -> Iterator[PartitionRow]:
         """Partitions that the broker is assigned to, by topic name and index."""
         return self._rows(self.assigned.get(broker_id, _NO_KEYS))
 
@@ -116,17 +116,19 @@ class MetadataImage:
             for topic_id, index in self.assigned.get(broker_id, _NO_KEYS)
         )
 
-    def leaderless_partitions(self) -> list[PartitionRow]:
+    def leaderless_partitions(self) -> Iterator[PartitionRow]:
         """Partitions without a leader, by topic name and index."""
         return self._rows(self.leaderless)
 
-    def _rows(self, keys: Map[PartitionId, None]) -> list[PartitionRow]:
-        rows = []
+    def _rows(self, keys: Map[PartitionId, None]) -> Iterator[PartitionRow]:
+        # By topic: to sort twenty thousand rows at once takes four times as long.
+        indexes: dict[bytes, list[int]] = {}
         for topic_id, index in keys:
-            topic = self.topics[topic_id]
-            rows.append((topic, index, topic.partitions[index]))
-        rows.sort(key=lambda row: (row[0].name, row[1]))
-        return rows
+            indexes.setdefault(topic_id, []).append(index)
+        for topic in sorted((self.topics[topic_id] for topic_id in indexes), key=lambda topic: topic.name):
+            partitions = topic.partitions
+            for index in sorted(indexes[topic.topic_id]):
+                yield topic, index, partitions[index]
 
     # --- configs and features ----------------------------------------------------------------------------
 

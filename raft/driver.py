@@ -33,9 +33,12 @@ from holdfast.raft.core.effects import (
     Persisted,
     Propose,
     ProposeVoters,
+    Read,
+    ReadPiece,
     Reply,
     RequestReceived,
     Resign,
+    SavePiece,
     Send,
     Start,
     Tick,
@@ -43,16 +46,17 @@ from holdfast.raft.core.effects import (
     Truncated,
     VotersWanted,
 )
-from holdfast.raft.core.log_shape import LogShape
+from holdfast.raft.core.log_shape import BEGINNING, LogShape
 from holdfast.raft.core.log_throttle import LogThrottle
 from holdfast.raft.core.member import Snapshot
-from holdfast.raft.core.metrics import RaftMetrics
+from holdfast.raft.core.metrics import RaftMetrics, snapshot_families
 from holdfast.raft.core.node import RaftNode
 from holdfast.raft.core.quorum import START_ANEW, BadQuorumState
 from holdfast.raft.core.voter_directories import VoterDirectories
-from holdfast.raft.known_voters import check_voters, load_directories
+from holdfast.raft.known_voters import check_snapshots_voters, check_voters, load_directories
 from holdfast.raft.log_writer import LogWriter
 from holdfast.raft.peers import Peers
+from holdfast.raft.snapshotter import SnapshotOwner, Snapshotter, directories_of
 from holdfast.raft.state_file import StateFile
 from holdfast.rpc.server import Exchange
 from holdfast.runtime.api import DiskError, OutOfResources, Runtime
@@ -70,6 +74,7 @@ _REPLY_APIS = (
     ApiKey.END_QUORUM_EPOCH,
     ApiKey.DESCRIBE_QUORUM,
     ApiKey.ADD_RAFT_VOTER,
+    ApiKey.FETCH_SNAPSHOT,
 )
 
 _log = logging.getLogger("holdfast.raft")
@@ -86,12 +91,13 @@ class NotLeader(Exception):
         self.raft_epoch = raft_epoch
 
 
-class RaftListener(Protocol):
+class RaftListener(SnapshotOwner, Protocol):
     """The owner of the metadata. Called on the event loop; may call `append` from inside."""
 
     def on_committed(self, entries: Sequence[CommittedEntry], committed_offset: int) -> None:
-        """Everything below `committed_offset` (exclusive) has now been handed over. In order of offsets, each
-        entry once in a process's life; `entries` is empty when only control records were committed."""
+        """Everything below `committed_offset` (exclusive) has now been handed over, or is in a snapshot. In
+        order of offsets, each entry at most once in a process's life; `entries` is empty when only control
+        records were committed."""
 
     def on_leader_change(
         self, leader_id: int | None, raft_epoch: int, epoch_start_offset: int | None
@@ -153,6 +159,8 @@ class RaftDriver:
         )
         self._peers = Peers(runtime, config, self._post)
         self._reader = CommittedReader(log, self._deliver, self._fail, runtime.clock)
+        self._snapshots = Snapshotter(runtime, config, log, self._writer, listener, self._post, self._fail)
+        self._snapshots.jump_to = self._reader.jump_to
         self._metrics = RaftMetrics()
         #: requests that wait for a Reply, by token
         self._exchanges: dict[int, Exchange] = {}
@@ -166,26 +174,37 @@ class RaftDriver:
         self._failure: Exception | None = None
         #: the listener was once given all that the leader knew to be committed
         self.has_caught_up = False
+        #: delivered bytes that the snapshots' policy knows of
+        self._counted_bytes = 0
         self._throttle = LogThrottle()
 
     # --- life ------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Load the vote, take part. Raises: BadQuorumState, DiskError."""
+        """Load the newest snapshot and the vote, take part. Raises: BadQuorumState, DiskError."""
         log = self._log
-        if log.log_start_offset > 0:
+        log_start = await self._snapshots.load()
+        if log_start is None:
             await self._do_without_beginning()
+            log_start = BEGINNING
+        newest = self._snapshots.newest
         assert log.flushed_offset == log.log_end_offset, "recovery makes durable what it keeps (R86)"
         state = await self._state_file.load()
         starts = [
             entry for entry in log.leader_epoch_cache.entries if entry.start_offset < log.log_end_offset
         ]
         directories = VoterDirectories()
+        if newest is not None:
+            self._reader.jump_to(newest.id.offset)
+            check_snapshots_voters(log.folder, newest.header.voters, self._config)
+            if named := directories_of(newest.header):
+                directories.append(newest.id.offset - 1, named)
         if self._config.is_voter and starts:
             check_voters(log, starts[-1].start_offset, self._config)
-            directories = await load_directories(log)
-        shape = LogShape(starts, log.log_end_offset)
-        self._node = RaftNode(self._config, self._runtime.random, state, shape, directories)
+            await load_directories(log, directories, 0 if newest is None else newest.id.offset)
+        shape = LogShape(starts, log.log_end_offset, log_start)
+        snapshots = self._snapshots.ids
+        self._node = RaftNode(self._config, self._runtime.random, state, shape, directories, snapshots)
         _log.info("starting with %s, log ends at %d in epoch %d", state, log.log_end_offset, shape.last_epoch)
         self.pump = self._make_pump(self._node)
         self._post(Start())
@@ -205,13 +224,14 @@ class RaftDriver:
             Committed: self._notices.append,
             LeaderChanged: self._notices.append,
             VotersWanted: self._notices.append,
+            SavePiece: self._snapshots.save,
             LogLine: self._log_line,
         }
         return pump
 
     async def _do_without_beginning(self) -> None:
-        """The first segment is gone. The metadata log is kept whole, there are no snapshots yet (K15): an
-        observer fetches all of it again; a voter's log counts in elections and must not be cut unasked."""
+        """The first segment is gone, and no whole snapshot holds what was in it (K15): an observer fetches
+        all of it again; a voter's log counts in elections and must not be cut unasked."""
         log = self._log
         lost = f"the metadata log in {log.folder} has lost what lay below offset {log.log_start_offset}"
         if self._config.is_voter:
@@ -229,6 +249,7 @@ class RaftDriver:
             await self._peers.quiet(_RESIGN_WAIT_MS)
         self.end()
         await self._state_file.settle()
+        await self._snapshots.settle()
         if self._failure is None:
             await self._writer.settle()
         if self._failure is None and self._mark is not None:
@@ -238,6 +259,7 @@ class RaftDriver:
         """Take no more part and send nothing more. Appends and flushes that were ordered go on."""
         self._is_stopped = True
         self._reader.stop()
+        self._snapshots.end()
         if self._mark is not None:
             self._mark.end()
         if self.pump is not None:
@@ -315,7 +337,14 @@ class RaftDriver:
 
     def stats(self) -> list[MetricFamily]:
         """Metrics of this member."""
-        return [] if self._node is None else self._metrics.families(self._node.snapshot())
+        if self._node is None:
+            return []
+        newest = self._snapshots.newest
+        found = self._metrics.families(self._node.snapshot())
+        if newest is not None:
+            age_ms = self._clock.wall_ms() - newest.header.timestamp_ms
+            found += snapshot_families(newest.id.offset, newest.size_bytes, age_ms)
+        return found
 
     # --- events ----------------------------------------------------------------------------------------
 
@@ -353,6 +382,8 @@ class RaftDriver:
             self._peers.send(effect)
         elif effect.read is None:
             self._respond(effect)
+        elif isinstance(effect.read, ReadPiece):
+            self._snapshots.answer(effect, self._respond)
         else:
             # At the end of this turn of the event loop, so that all its appends travel together.
             asyncio.get_running_loop().call_soon(self._respond_with_records, effect)
@@ -364,12 +395,12 @@ class RaftDriver:
 
     def _respond_with_records(self, reply: Reply) -> None:
         read, response = reply.read, reply.response
-        assert read is not None and isinstance(response, FetchResponse)
+        assert isinstance(read, Read) and isinstance(response, FetchResponse)
         if self._is_stopped:
             return
         end_offset = self._log.log_end_offset
-        # An append may still wait behind a roll; the follower asks again.
-        if read.fetch_offset < end_offset:
+        # An append may still wait behind a roll, and the log may have been trimmed; the follower asks again.
+        if self._log.log_start_offset <= read.fetch_offset < end_offset:
             try:
                 records = memoryview(self._log.read(read.fetch_offset, read.max_bytes, end_offset))
             except OutOfResources:
@@ -397,6 +428,8 @@ class RaftDriver:
         node = self._node
         if node is not None and node.has_caught_up and committed_offset >= node.high_watermark:
             self.has_caught_up = True
+        self._snapshots.delivered(self._reader.delivered_bytes - self._counted_bytes)
+        self._counted_bytes = self._reader.delivered_bytes
         self._listener.on_committed(entries, committed_offset)
 
     def _notify(self) -> None:
@@ -412,6 +445,15 @@ class RaftDriver:
             else:
                 self._tell(self._notices.popleft())
         self._is_notifying = False
+        if self._node is not None and not self._is_stopped:
+            self._look_after_snapshots(self._node)
+
+    def _look_after_snapshots(self, node: RaftNode) -> None:
+        if self.has_caught_up:
+            self._snapshots.make_if_due(node)
+        elif self._snapshots.newest is not None and node.has_caught_up:
+            # Nothing may have been committed since the snapshot that was loaded.
+            self.has_caught_up = self._reader.delivered_offset >= node.high_watermark
 
     def _tell(self, notice: Committed | LeaderChanged | VotersWanted) -> None:
         if isinstance(notice, Committed):

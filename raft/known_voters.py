@@ -4,6 +4,8 @@ The set of voters cannot be changed yet. If voters were added in the configurati
 each other with empty logs, and a voter that has the log would truncate it to follow them.
 """
 
+from collections.abc import Collection
+
 from holdfast.protocol.record_batch import decode_records, iter_batches
 from holdfast.raft.core.config import RaftConfig
 from holdfast.raft.core.control_records import decode_leader_change, directories_in
@@ -25,21 +27,29 @@ def check_voters(log: Log, epoch_start_offset: int, config: RaftConfig) -> None:
         for record in decode_records(batch):
             change = decode_leader_change(record)
             if change is not None and set(change.voters) != set(config.voters):
-                raise BadQuorumState(
-                    f"the metadata log in {log.folder} was written by the voters {sorted(change.voters)}, "
-                    f"controller.quorum.voters names {sorted(config.voters)}: name those that wrote it on "
-                    "all nodes; voters cannot be changed yet"
-                )
+                raise _other_voters(log.folder, change.voters, config)
         return
 
 
-async def load_directories(log: Log) -> VoterDirectories:
-    """The directories of the voters, as the whole log names them. Raises: DiskError, CorruptBatch."""
-    found, offset = VoterDirectories(), log.log_start_offset
+def check_snapshots_voters(folder: str, voters: Collection[int], config: RaftConfig) -> None:
+    """Check the voters that a snapshot names. Raises: BadQuorumState, when the configuration has others."""
+    if set(voters) != set(config.voters):
+        raise _other_voters(folder, voters, config)
+
+
+def _other_voters(folder: str, voters: Collection[int], config: RaftConfig) -> BadQuorumState:
+    return BadQuorumState(
+        f"the metadata log in {folder} was written by the voters {sorted(voters)}, controller.quorum.voters "
+        f"names {sorted(config.voters)}: name those that wrote it on all nodes; voters cannot be changed yet"
+    )
+
+
+async def load_directories(log: Log, found: VoterDirectories, offset: int) -> None:
+    """Add to `found`, which has what lies below `offset`, what the rest of the log names. Raises: DiskError,
+    CorruptBatch."""
     while offset < log.log_end_offset:
         for header, batch in iter_batches(log.read(offset, _CHUNK_BYTES, log.log_end_offset)):
             if header.is_control and (named := directories_in(batch)):
                 found.append(header.base_offset, named)
             offset = header.next_offset
         await next_turn()
-    return found

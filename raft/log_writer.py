@@ -72,6 +72,25 @@ class LogWriter:
         turn = self._serial.run(lambda: self._log.truncate_to(effect.end_offset))
         self._runtime.tasks.start(f"cut {self._log.folder}", self._truncate(effect.end_offset, turn))
 
+    async def roll(self) -> None:
+        """Begin a new segment, so that those before it can be deleted later. Raises: DiskError."""
+        await self._serial.run(self._log.roll)
+
+    async def trim(self, offset: int) -> None:
+        """Let the log begin at `offset`, where a snapshot ends, and delete what can be (K15). Raises:
+        DiskError."""
+
+        async def work() -> None:
+            self._log.move_start(offset)
+            await self._log.delete_old_segments(self._runtime.clock.wall_ms(), offset)
+
+        await self._serial.run(work)
+
+    async def reset_to(self, offset: int) -> None:
+        """Drop everything, and let the log begin at `offset`, where a snapshot ends (K14). Raises:
+        DiskError."""
+        await self._serial.run(lambda: self._log.reset_to(offset))
+
     async def settle(self) -> None:
         """Wait until everything issued so far is done, so that the log may be closed."""
 

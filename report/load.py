@@ -19,7 +19,22 @@ _GOOD = ("ok", "ok1")
 
 def load_rows(ledgers: Iterable[Path], topic: str | None, mono_ns: int) -> list[Row]:
     """Rows for all sends to a topic, None: to any; `mono_ns` is the monotonic clock when the run began."""
-    ended = sorted(end for ledger in ledgers for end in _ends(ledger, topic, mono_ns))
+
+    def ends() -> Iterator[_End]:
+        for ledger in ledgers:
+            with ledger.open("rb") as lines:
+                yield from _ends(lines, topic, mono_ns)
+
+    return _rows(ends())
+
+
+def load_rows_of(ledgers: Iterable[bytes], mono_ns: int) -> list[Row]:
+    """The same of ledgers in memory, for all topics."""
+    return _rows(end for ledger in ledgers for end in _ends(ledger.splitlines(), None, mono_ns))
+
+
+def _rows(ends: Iterable["_End"]) -> list[Row]:
+    ended = sorted(ends)
     if not ended:
         return []
     first, last = ended[0][0], ended[-1][0]
@@ -30,22 +45,25 @@ def load_rows(ledgers: Iterable[Path], topic: str | None, mono_ns: int) -> list[
     return [_row(first + n * width, width, found.get(n, [])) for n in range(int((last - first) // width) + 1)]
 
 
-def _ends(ledger: Path, topic: str | None, mono_ns: int) -> Iterator[tuple[float, float, bool]]:
-    """(when it ended, how long it took, whether it was acknowledged) of each send, times in ms."""
+#: (when it ended, how long it took, whether it was acknowledged), times in ms
+_End = tuple[float, float, bool]
+
+
+def _ends(lines: Iterable[bytes], topic: str | None, mono_ns: int) -> Iterator[_End]:
+    """The end of each send."""
     sent: dict[tuple[str, int], int] = {}
-    with ledger.open("rb") as file:
-        for line in file:
-            try:
-                row: dict[str, Any] = json.loads(line)
-            except ValueError:
-                continue  # the last line of a producer that was killed
-            key = (row["producer"], row["pseq"])
-            if topic is not None and row["topic"] != topic:
-                continue
-            if row["kind"] == "invoke":
-                sent[key] = row["t0"]
-            elif (t0 := sent.pop(key, None)) is not None:
-                yield (row["t1"] - mono_ns) / 1e6, (row["t1"] - t0) / 1e6, row["outcome"] in _GOOD
+    for line in lines:
+        try:
+            row: dict[str, Any] = json.loads(line)
+        except ValueError:
+            continue  # the last line of a producer that was killed
+        key = (row["producer"], row["pseq"])
+        if topic is not None and row["topic"] != topic:
+            continue
+        if row["kind"] == "invoke":
+            sent[key] = row["t0"]
+        elif (t0 := sent.pop(key, None)) is not None:
+            yield (row["t1"] - mono_ns) / 1e6, (row["t1"] - t0) / 1e6, row["outcome"] in _GOOD
 
 
 def _row(t_ms: float, width: float, sends: list[tuple[float, bool]]) -> Row:

@@ -49,6 +49,8 @@ def sentence(rows: Sequence[Row]) -> tuple[str, str]:
     verdict = _verdict(rows)
     if verdict is None:
         return "warn", "No verdict: the records were not compared"
+    if verdict.get("says"):
+        return ("bad" if verdict["exit_code"] else "good"), verdict["says"]
     counts, facts = verdict["counts"], verdict["facts"]
     acked, lost = facts.get("acked", 0), counts.get("lost", 0)
     if verdict["reasons"]:
@@ -109,7 +111,7 @@ def _lost(rows: Sequence[Row]) -> list[str]:
     lines = "".join(
         f"<tr><td>{escape(name)}</td><td class=number>{number:,}</td></tr>" for name, number in shown
     )
-    parts = ["<h2>What Spark found</h2>"]
+    parts = [f"<h2>What {escape(verdict.get('judge', 'Spark'))} found</h2>"]
     facts = verdict["facts"]
     judged = [f"{facts[key]:,} {word}" for key, word in _JUDGED.items() if facts.get(key)]
     parts.append(f"<p>{escape(', '.join(judged))}.</p>" if judged else "")
@@ -137,7 +139,7 @@ def _unchecked(rows: Sequence[Row]) -> list[str]:
     if verdict is None:
         return ["<h2>Not checked</h2><p>Whether what was acknowledged is still there.</p>"]
     missing = []
-    if not verdict["facts"].get("replica_batches"):
+    if not verdict["facts"].get("replica_batches") and "judge" not in verdict:
         missing.append("Replicas were not compared with each other: only what leaders serve was read.")
     if not _faults(rows):
         missing.append("Nothing was made to fail, so this shows only that a quiet cluster loses nothing.")

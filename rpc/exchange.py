@@ -4,6 +4,7 @@ Owns that duty, and the room that the request takes meanwhile; never decides wha
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from holdfast.protocol.api_keys import ApiKey
@@ -121,6 +122,13 @@ class Exchange(OfConnection):
         answered_ns = self._finish(getattr(message, "error_code", ErrorCode.NONE))
         if self._connection.is_open:
             self._connection.send(self._encode(message), self.api.key, self._arrived_ns, answered_ns)
+
+    async def respond_aside(self, message: Any) -> None:
+        """Answer with a large message, which is encoded beside the event loop."""
+        answer = await self._connection.server.runtime.tasks.compute(partial(self._encode, message))
+        answered_ns = self._finish(getattr(message, "error_code", ErrorCode.NONE))
+        if self._connection.is_open:
+            self._connection.send(answer, self.api.key, self._arrived_ns, answered_ns)
 
     def fail(self, error_code: ErrorCode, text: str) -> None:
         """Refuse the request as a whole, for answers that have no place for it. `text` says what to do."""

@@ -58,6 +58,25 @@ SMALL_ANSWERS = frozenset(
     )
 )
 
+#: What is asked of a node's own knowledge, also by Kafka's clients, whose numbers are the same.
+QUESTIONS = frozenset(
+    (
+        ApiKey.LIST_OFFSETS,
+        ApiKey.METADATA,
+        ApiKey.OFFSET_FETCH,
+        ApiKey.FIND_COORDINATOR,
+        ApiKey.DESCRIBE_GROUPS,
+        ApiKey.LIST_GROUPS,
+        ApiKey.API_VERSIONS,
+        ApiKey.DESCRIBE_CONFIGS,
+        ApiKey.DESCRIBE_LOG_DIRS,
+        ApiKey.LIST_PARTITION_REASSIGNMENTS,
+        ApiKey.DESCRIBE_QUORUM,
+        ApiKey.DESCRIBE_CLUSTER,
+        ApiKey.DESCRIBE_TOPIC_PARTITIONS,
+    )
+)
+
 
 @dataclass(frozen=True, slots=True)
 class ServerLimits:
@@ -274,6 +293,8 @@ class ServerConnection:
         self.is_open = False
         #: requests started and not answered
         self.in_flight = 0
+        #: see `Peer`
+        self.is_asking = False
         self._clock = server.runtime.clock
         self._connection: Connection | None = None
         self._decoder = self.new_decoder()
@@ -517,8 +538,10 @@ class ServerConnection:
             self._waiting_bytes -= size
             self._waiting[0] = frame, size, arrived_ns, charge
         parts = self._parse(frame)
-        if parts is not None and parts.api_key not in SMALL_ANSWERS and not self._may_be_answered():
-            return False
+        if parts is not None:
+            self.is_asking = parts.api_key in QUESTIONS and not self.account.is_member
+            if parts.api_key not in SMALL_ANSWERS and not self._may_be_answered():
+                return False
         if self._waiting:  # a request that could not be parsed has ended the connection
             self._waiting.popleft()
             if parts is None or not self._start(parts, frame, arrived_ns, charge):

@@ -14,6 +14,7 @@ from typing import Protocol
 
 from holdfast.rpc.core.fair_queue import FairQueue
 from holdfast.rpc.core.memory import Account, Charge, CutOff, CutReason, Effect, MemoryBudget, Pool
+from holdfast.rpc.core.question_share import QuestionShare
 from holdfast.runtime.api import Clock, Timer
 from holdfast.runtime.stats import Histogram, MetricFamily, MetricKind, Sample
 
@@ -47,6 +48,10 @@ class Peer(Protocol):
 
     @property
     def account(self) -> Account: ...
+
+    @property
+    def is_asking(self) -> bool:
+        """What it sent last was a question, and so may be what comes next."""
 
     @property
     def unsent_bytes(self) -> int:
@@ -86,6 +91,10 @@ class NodeShares:
         self._effects: list[Effect] = []
         self._is_carrying_out = False
         self._queue: FairQueue[Peer] = FairQueue()
+        self._questions = QuestionShare()
+        #: those that wait for the next span of time for questions
+        self._parked: list[Peer] = []
+        #: ids of the accounts in the queue and of those that are parked
         self._queued: set[int] = set()
         #: {account id: time that it has had, ns}, as the queue counts
         self._had_ns: dict[int, int] = {}
@@ -211,10 +220,12 @@ class NodeShares:
     def want_turn(self, peer: Peer) -> bool:
         """The connection has requests to start: now, when none waits for its turn, else in turn. True when it
         has had its turn."""
-        if not self._queued and self._spent_ns < TURN_NS:
+        if not len(self._queue) and self._spent_ns < TURN_NS and peer.account.account_id not in self._queued:
+            if self._is_parked(peer):
+                return False
             self._serve(peer)
             # Most turns of the event loop spend little: then one reset does for several of them.
-            if self._queued or self._spent_ns >= RESET_NS:
+            if len(self._queue) or self._spent_ns >= RESET_NS:
                 self._turn_soon()
             return True
         if peer.account.account_id not in self._queued:
@@ -227,12 +238,31 @@ class NodeShares:
         self._queued.add(account_id)
         self._queue.add(peer, self._had_ns.get(account_id, 0))
 
+    def _is_parked(self, peer: Peer) -> bool:
+        """Whether it has to wait because it asks and records flow: then it is in the queue again later."""
+        wait_ns = self._questions.wait_ns(self._clock.now_ns()) if peer.is_asking else 0
+        if not wait_ns:
+            return False
+        self._queued.add(peer.account.account_id)
+        if not self._parked:
+            self._clock.call_later(wait_ns / 1e6, self._unpark)
+        self._parked.append(peer)
+        return True
+
+    def _unpark(self) -> None:
+        parked, self._parked = self._parked, []
+        for peer in parked:
+            self._enqueue(peer)
+        self._turn_soon()
+
     def _serve(self, peer: Peer) -> None:
         account_id = peer.account.account_id
         now_ns = self._clock.now_ns
         begun_ns = now_ns()
         has_more = peer.start_waiting(begun_ns + QUANTUM_NS)
-        spent_ns = now_ns() - begun_ns
+        ended_ns = now_ns()
+        spent_ns = ended_ns - begun_ns
+        self._questions.spent(spent_ns, ended_ns, is_question=peer.is_asking)
         self._spent_ns += spent_ns
         self._turns.append(spent_ns / 1e9)
         if len(self._turns) >= TURNS_NOTED_MAX:
@@ -251,13 +281,15 @@ class NodeShares:
         self._is_turn_due = False
         self._spent_ns = 0
         # Each once at most: who has more comes again in the next turn, behind what is read before it.
-        for _ in range(len(self._queued)):
+        for _ in range(len(self._queue)):
             peer = self._queue.take()
             self._queued.discard(peer.account.account_id)
+            if self._is_parked(peer):
+                continue
             self._serve(peer)
             if self._spent_ns >= TURN_NS:
                 break
-        if self._queued:
+        if len(self._queue):
             self._turn_soon()
 
     # --- figures ----------------------------------------------------------------------------------------

@@ -125,7 +125,8 @@ class NodeTelemetry(Protocol):
         """Whether the node does its job, and a word why (not)."""
 
     def metrics(self) -> Iterable[MetricFamily]:
-        """A snapshot. Runs on the event loop: cost per partition at most, never per record."""
+        """As of now; what is taken later may be of later. Runs on the event loop, which has turns between two
+        families: cost per partition at most, never per record."""
 
     def inspect(self, path: str, query: Sequence[tuple[str, str]]) -> Steps:
         """Answer GET `path` below /v1/; unknown ones and bad queries too."""

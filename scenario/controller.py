@@ -82,6 +82,7 @@ class LogEntry:
     offset: int
     raft_epoch: int
     value: bytes
+    timestamp_ms: int = -1
 
 
 def make_config(**properties: str) -> ControllerConfig:
@@ -270,13 +271,22 @@ class Quorum:
         offline: tuple[OfflineTopic, ...] = (),
         unreachable: tuple[int, ...] = (),
         online: tuple[OfflineTopic, ...] = (),
+        low_on_space: tuple[OfflineTopic, ...] = (),
     ) -> BrokerHeartbeatResponse:
         """A heartbeat of the registered incarnation, on the connection that has the broker's number."""
         registered = self.image.brokers.get(broker_id)
         epoch = registered.broker_epoch if registered and broker_epoch is None else broker_epoch or 0
         offset = self.committed_offset if metadata_offset is None else metadata_offset
         message = BrokerHeartbeatRequest(
-            broker_id, epoch, offset, want_fence, want_shutdown, offline, unreachable, online
+            broker_id,
+            epoch,
+            offset,
+            want_fence,
+            want_shutdown,
+            offline,
+            unreachable,
+            online,
+            low_on_space,
         )
         answer: BrokerHeartbeatResponse = self.request(message, broker_id, at_ms)
         return answer

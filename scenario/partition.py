@@ -33,6 +33,10 @@ class MemoryLog:
             self.append(log_end_offset - log_start_offset, last_epoch)
             self.flushed_offset = log_end_offset
 
+    @property
+    def durable_start_offset(self) -> int:
+        return self.log_start_offset
+
     def append(self, count: int, epoch: int) -> None:
         self.epochs.assign(epoch, self.log_end_offset)
         self.last_epoch = epoch

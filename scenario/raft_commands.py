@@ -31,9 +31,11 @@ from holdfast.raft.core.effects import (
     Propose,
     RaftRequest,
     RaftResponse,
+    ReadPiece,
     Reply,
     RequestReceived,
     Resign,
+    SavePiece,
     Send,
     SendFailed,
     Start,
@@ -286,7 +288,11 @@ class RaftScenario:
                 return f"send {voter_id} {_request(request)}"
             case Reply(token, response, read):
                 text = f"reply to {self._tokens[token]}: {_response(response)}"
+                if isinstance(read, ReadPiece):
+                    return f"{text} piece of the snapshot at {read.id.offset} from {read.position}"
                 return text if read is None else f"{text} records from {read.fetch_offset}"
+            case SavePiece(id, position, data):
+                return f"save {len(data)} bytes of the snapshot at {id.offset} from {position}"
             case Committed(up_to_offset):
                 return f"committed {up_to_offset}"
             case LeaderChanged(leader_id, epoch, start_offset):

@@ -10,7 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import google_crc32c
 
-from holdfast.runtime.api import Disk, DiskError, FileMissing
+from holdfast.runtime.api import Disk, DiskError, File, FileMissing, OutOfResources
+from holdfast.storage.shortage import stored
+from holdfast.storage.turn import next_turn
 
 #: Ending of the file that is written before it is renamed to the real one.
 TEMPORARY_SUFFIX = ".tmp"
@@ -20,6 +22,8 @@ FORMAT_VERSION = 0
 SMALL_FILE_MAX_BYTES = 64 << 20
 
 OFFSETS_COLUMNS = 3
+#: Rows of offsets that are encoded before the event loop gets a turn.
+ROWS_PER_TURN = 4_000
 #: First word of the last line; the second is the crc32c of all bytes before that line.
 _CRC_WORD = "crc32c"
 
@@ -41,7 +45,8 @@ async def replace(disk: Disk, path: str, text: str) -> None:
     try:
         if file.size:  # a stop interrupted an earlier write
             await file.truncate(0)
-        file.append([text.encode()])
+        content = text.encode()
+        await stored(file, lambda: file.append([content]))
         await file.flush()
     except DiskError:
         await file.close()
@@ -58,7 +63,7 @@ async def read_text(disk: Disk, path: str) -> str | None:
         return None
     size = file.size
     try:
-        content = file.read_at(0, size) if size <= SMALL_FILE_MAX_BYTES else None
+        content = await _content(file, size) if size <= SMALL_FILE_MAX_BYTES else None
     except DiskError:
         await file.close()
         raise
@@ -71,10 +76,20 @@ async def read_text(disk: Disk, path: str) -> str | None:
         return None
 
 
+async def _content(file: File, size: int) -> bytes:
+    try:
+        return file.read_at(0, size)
+    except OutOfResources:
+        return await file.read_aside(0, size)  # which waits for a handle
+
+
 def encode_rows(rows: Iterable[Sequence[object]]) -> str:
     """Encode rows in Kafka's line format: version, count, one row per line, words separated by a blank; then
     the crc."""
-    lines = [" ".join(map(str, row)) for row in rows]
+    return _text([" ".join(map(str, row)) for row in rows])
+
+
+def _text(lines: Sequence[str]) -> str:
     text = "\n".join([str(FORMAT_VERSION), str(len(lines)), *lines]) + "\n"
     return f"{text}{_crc_line(text)}\n"
 
@@ -111,8 +126,14 @@ def decode_numbers(text: str, columns: int) -> list[tuple[int, ...]] | None:
 async def write_offsets(disk: Disk, path: str, offsets: Mapping[tuple[str, int], int]) -> None:
     """Store `{(topic, partition_index): offset}`, one line `topic partition offset` each. Raises:
     DiskError."""
-    rows = [(topic, partition, offset) for (topic, partition), offset in sorted(offsets.items())]
-    await write_atomically(disk, path, encode_rows(rows))
+    rows = sorted(offsets.items())
+    lines: list[str] = []
+    for start in range(0, len(rows), ROWS_PER_TURN):
+        if start:
+            await next_turn()
+        part = rows[start : start + ROWS_PER_TURN]
+        lines += [f"{topic} {partition} {offset}" for (topic, partition), offset in part]
+    await write_atomically(disk, path, _text(lines))
 
 
 async def read_offsets(disk: Disk, path: str) -> dict[tuple[str, int], int]:

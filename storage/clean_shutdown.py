@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
 
+from holdfast.protocol.id_text import decode_id, encode_id
 from holdfast.runtime.api import Disk, FileMissing
 from holdfast.storage import checkpoint
 from holdfast.storage.log import Log
-from holdfast.storage.meta_properties import decode_id, encode_id
 
 FILE_NAME = ".holdfast_cleanshutdown"
 #: File with the last registered epoch of this dir's broker (R36), and with the last registration that it

@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 from holdfast.runtime.api import Disk, File, OutOfResources
 from holdfast.storage.core.files import INDEX_SUFFIX, TIME_INDEX_SUFFIX, offset_path
+from holdfast.storage.shortage import stored
 
 _OFFSET_ENTRY = struct.Struct(">II")
 _TIME_ENTRY = struct.Struct(">qI")
@@ -84,11 +85,7 @@ class _EntryFile:
             self._block_number = -1
 
     async def flush(self) -> None:
-        try:
-            self.store()
-        except OutOfResources:
-            await self.file.flush()  # which waits for a handle
-            self.store()
+        await stored(self.file, self.store)
         await self.file.flush()
 
     def forget_from(self, count: int) -> None:

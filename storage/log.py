@@ -11,12 +11,13 @@ import errno
 import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import NamedTuple
+from functools import partial
 
-from holdfast.protocol.record_batch import BatchHeader, CorruptBatch, check_batch, check_batches, stamp
+from holdfast.protocol.record_batch import BatchHeader, CorruptBatch, check_batch, parse_header, stamp
 from holdfast.runtime.api import Buffer, DiskError, OutOfResources, Runtime, Task
 from holdfast.storage import snapshots
 from holdfast.storage.core.config import LogConfig
+from holdfast.storage.core.continuation import Appended, LogSpan, check_continuation
 from holdfast.storage.core.faults import CorruptLog
 from holdfast.storage.core.flush_policy import FlushPolicy
 from holdfast.storage.core.flush_stats import FlushReason, FlushStats
@@ -32,6 +33,7 @@ from holdfast.storage.recovery import RecoveredSegments, RecoveryReport, open_se
 from holdfast.storage.segment import RELATIVE_OFFSET_MAX, Segment
 from holdfast.storage.segment_list import SegmentList, age_of
 from holdfast.storage.segment_scrub import SegmentScrub, check_read
+from holdfast.storage.shortage import waited_out
 
 #: Relative offsets reserved for the records of one batch.
 _BATCH_RECORDS_MAX = 1 << 24
@@ -39,23 +41,8 @@ _BATCH_RECORDS_MAX = 1 << 24
 _log = logging.getLogger("holdfast.storage")
 
 
-class Appended(NamedTuple):
-    """Result of an append. Offsets are inclusive."""
-
-    base_offset: int
-    last_offset: int
-    size_bytes: int
-    record_count: int
-    #: the flush policy asks for a flush now
-    must_flush: bool
-
-
 class OffsetOutOfRange(Exception):
     """A read outside [log start offset, log end offset]."""
-
-
-class InvalidAppend(Exception):
-    """Batches from a leader that do not continue this log; none of them was written (R84)."""
 
 
 class Log:
@@ -81,6 +68,7 @@ class Log:
         self._log_start_offset = segments[0].base_offset
         self._log_end_offset = segments[-1].next_offset
         self._flushed_offset = self._log_end_offset
+        self._durable_start_offset = self._log_start_offset
         self._last_epoch = -1
         self._epochs = LeaderEpochCache()
         self._flusher = Flusher(runtime.disk, folder, self._epochs)
@@ -165,6 +153,7 @@ class Log:
         log = cls(runtime, folder, config, found.segments, found.report, on_failure)
         log.topic_id, log._before_rewind = topic_id, before_rewind
         log._log_start_offset = max(log._log_start_offset, log_start_offset)
+        log._durable_start_offset = log._log_start_offset
         log._epochs = await load_epochs(disk, folder, epochs, found)
         log._flusher = Flusher(disk, folder, log._epochs)
         log._epochs.truncate_from_start(log._log_start_offset)
@@ -182,6 +171,11 @@ class Log:
     def log_start_offset(self) -> int:
         """First offset that is kept, inclusive."""
         return self._log_start_offset
+
+    @property
+    def durable_start_offset(self) -> int:
+        """First offset that is kept after a power loss; at most `log_start_offset`."""
+        return self._durable_start_offset
 
     @property
     def log_end_offset(self) -> int:
@@ -270,24 +264,12 @@ class Log:
     def append_as_follower(self, records: Buffer, *, leader_epoch: int | None = None) -> Appended | None:
         """Append whole batches as the leader sent them, all or none; None when there are none.
 
-        Each crc must be valid, offsets must continue this log, and epochs must not fall or be above
-        `leader_epoch`, the epoch of the fetch that brought them (R84). Raises: CorruptBatch, InvalidAppend,
+        They must continue this log, up to `leader_epoch`, the epoch of the fetch that brought them (R84).
+        Raises: CorruptBatch, InvalidAppend (BeginsWithinBatch when the log is to begin at that batch),
         DiskError.
         """
-        headers: list[BatchHeader] = []
-        next_offset, last_epoch = self._log_end_offset, self._last_epoch
-        for header in check_batches(records):
-            if header.base_offset != next_offset:
-                raise InvalidAppend(f"batch at offset {header.base_offset}, expected {next_offset}")
-            if header.leader_epoch < last_epoch or (
-                leader_epoch is not None and header.leader_epoch > leader_epoch
-            ):
-                raise InvalidAppend(
-                    f"batch at offset {next_offset} has epoch {header.leader_epoch}, not {last_epoch} to "
-                    f"{leader_epoch}; fetch again with the present leader epoch"
-                )
-            next_offset, last_epoch = header.next_offset, header.leader_epoch
-            headers.append(header)
+        span = LogSpan(self._log_start_offset, self._log_end_offset, self._last_epoch)
+        headers = check_continuation(records, span, leader_epoch)
         if not headers:
             return None
         base_offset = self._log_end_offset
@@ -317,14 +299,13 @@ class Log:
         active, config = self._segments.active, self._config
         if not active.size:
             return False
-        if active.size + next_size_bytes > config.segment_bytes:
-            return True
-        if active.index.size_bytes >= config.index_max_bytes:
-            return True
-        if self._log_end_offset - active.base_offset > RELATIVE_OFFSET_MAX - _BATCH_RECORDS_MAX:
-            return True
         age_ms = None if config.segment_ms is None else self._append_age_ms()
-        return age_ms is not None and age_ms >= (config.segment_ms or 0)
+        return (
+            active.size + next_size_bytes > config.segment_bytes
+            or active.index.size_bytes >= config.index_max_bytes
+            or self._log_end_offset - active.base_offset > RELATIVE_OFFSET_MAX - _BATCH_RECORDS_MAX
+            or (age_ms is not None and age_ms >= (config.segment_ms or 0))
+        )
 
     def _append_age_ms(self) -> int | None:
         """Time since the first append to the active segment; None while it is empty."""
@@ -502,10 +483,16 @@ class Log:
                 raise
 
     def move_start(self, offset: int) -> None:
-        """Begin at `offset` from now on, where a batch begins that is committed; never moves back. Segments
-        below it are deleted by a later `delete_old_segments`. Only what is durable can be the beginning."""
+        """Begin at `offset` from now on, which is committed and may lie within a batch; never moves back.
+        Segments below it are deleted by a later `delete_old_segments`. Only what is durable can be the
+        beginning."""
         if self._log_start_offset < offset <= self._flushed_offset:
             self._log_start_offset = offset
+
+    def start_stored(self, offset: int) -> None:
+        """The caller has stored durably that the log begins at `offset` or later."""
+        if self._durable_start_offset < offset <= self._log_start_offset:
+            self._durable_start_offset = offset
 
     async def delete_old_segments(self, wall_ms: int, high_watermark: int) -> int:
         """Delete segments beyond retention by time or size, and those below the log start; returns how many.
@@ -543,8 +530,9 @@ class Log:
             self._log_start_offset = max(self._log_start_offset, self._segments.base_offset)
             self._epochs.truncate_from_start(self._log_start_offset)
             await self._flusher.store_epochs(self._epochs)
-            # The stored epochs say durably where the log starts now. Files that come back after a crash are
-            # deleted by the next start, so one sync is enough.
+            self.start_stored(self._segments.base_offset)
+            # The stored epochs say durably where the segments start now. Files that come back after a crash
+            # are deleted by the next start, so one sync is enough.
             for segment in old:
                 await segment.delete(self._disk)
             async with self._flusher.small_files:
@@ -574,14 +562,19 @@ class Log:
         if offset < self._log_start_offset:
             await self.reset_to(offset)
             return offset
+        with self._guard.failing():
+            is_within_first = self._segments.begins_below(offset, self._log_start_offset)
+        if is_within_first:
+            await self.reset_to(self._log_start_offset)
+            return self._log_start_offset
         async with self._guard.change("truncate"):
             if offset >= self._log_end_offset:
                 self._epochs.truncate_from_end(self._log_end_offset)
                 return self._log_end_offset
             await self._prepare_rewind(offset)
-            # No await until `_rewound`: readers see the whole truncation or nothing of it.
             segment = self._segments.holder_of(offset)
-            segment.cut(segment.position_of(offset))
+            await waited_out(self._clock, partial(segment.cut_from, offset))
+            # No await until `_rewound`: readers see the whole truncation or nothing of it.
             dropped = self._segments.drop_behind(offset)
             self._epochs.truncate_from_end(segment.next_offset)
             self._rewound(segment.next_offset)
@@ -594,6 +587,33 @@ class Log:
             await self._finish_rewind()
             return self._log_end_offset
 
+    async def begin_within(self, records: Buffer, leader_epoch: int) -> Appended:
+        """Begin this empty log anew at the batch that holds its start: the first of `records`, which are
+        appended. What is below the start stays hidden. Durable on return, but for the start. Raises:
+        CorruptBatch, InvalidAppend, DiskError."""
+        base_offset = parse_header(records).base_offset
+        headers = check_continuation(records, LogSpan(base_offset, base_offset, -1), leader_epoch)
+        async with self._guard.change("begin within a batch"):
+            await self._prepare_rewind(base_offset)
+            segment = await self._new_segment(base_offset)
+            segment.write((records,))
+            await segment.log.flush()
+            await self._disk.sync_folder(self.folder)
+            # No await until the log ends behind them: its end never falls.
+            dropped = self._segments.clear()
+            self._segments.add(segment)
+            self._epochs.clear()
+            for header in headers:
+                self._note(header, header.base_offset, header.leader_epoch)
+            segment.flushed_size, self._flushed_offset = segment.size, self._log_end_offset
+            self._durable_start_offset = base_offset
+            self._truncation_count += 1
+            self._flusher.forget(dropped)
+            for old in dropped:
+                await old.delete(self._disk)
+            await self._finish_rewind()
+        return self._appended(base_offset, len(records))
+
     async def reset_to(self, offset: int) -> None:
         """Drop everything and begin an empty log at `offset` (R83). Durable on return. Raises: DiskError."""
         for tap in self.taps:
@@ -601,7 +621,7 @@ class Log:
         async with self._guard.change("reset"):
             await self._prepare_rewind(offset)
             dropped = self._segments.clear()
-            self._log_start_offset = offset
+            self._log_start_offset = self._durable_start_offset = offset
             self._epochs.clear()
             self._rewound(offset)
             self._flusher.forget(dropped)
@@ -637,7 +657,8 @@ class Log:
     async def _finish_rewind(self) -> None:
         await self._flusher.store_epochs(self._epochs)
         await self._disk.sync_folder(self.folder)
-        self._producers = await snapshots.load(self._disk, self.folder, list(self._segments))
+        load = partial(snapshots.load, self._disk, self.folder, list(self._segments))
+        self._producers = await waited_out(self._clock, load)
 
     # --- end -------------------------------------------------------------------------------------------
 
@@ -672,9 +693,8 @@ class Log:
             await segment.flush_whole()
         await self._flusher.store_epochs(self._epochs)
         async with self._flusher.small_files:
-            text = snapshots.encode(self._producers, self._log_end_offset)
-            bases = frozenset(self._segments.base_offsets)
-            await snapshots.write(self._disk, self.folder, self._log_end_offset, text, bases)
+            end, bases = self._log_end_offset, frozenset(self._segments.base_offsets)
+            await snapshots.write(self._disk, self.folder, end, snapshots.encode(self._producers, end), bases)
         await self._disk.sync_folder(self.folder)
         self._flushed_offset = self._log_end_offset
         self.flush_stats.done(FlushReason.SHUTDOWN, self._clock.now_ns() - started_ns)

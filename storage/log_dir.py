@@ -32,6 +32,9 @@ class LogDir:
 
     __slots__ = (
         "_disk",
+        "_offsets_stored",
+        "_offsets_wanted",
+        "_storing_offsets",
         "_synced",
         "_syncing",
         "_wanted",
@@ -54,6 +57,9 @@ class LogDir:
         self._syncing = asyncio.Lock()
         # calls of `sync_names`, and how many of them are done
         self._wanted = self._synced = 0
+        self._storing_offsets = asyncio.Lock()
+        # the same for `share_log_offsets`
+        self._offsets_wanted = self._offsets_stored = 0
         self.path = path
         self.space = FreeSpace()
         self.directory_id = directory_id
@@ -119,6 +125,17 @@ class LogDir:
             self.recovery_points = recovery_points
             await self._store(LOG_START_CHECKPOINT, self.log_starts, log_starts)
             self.log_starts = log_starts
+
+    async def share_log_offsets(self, current: Callable[[], tuple[Offsets, Offsets]]) -> None:
+        """Like `store_log_offsets`; calls during a write share the next one, however many logs begin later at
+        the same time."""
+        self._offsets_wanted += 1
+        number = self._offsets_wanted
+        async with self._storing_offsets:
+            if self._offsets_stored < number:
+                covered = self._offsets_wanted
+                await self.store_log_offsets(current)
+                self._offsets_stored = covered
 
     async def store_high_watermarks(self, current: Callable[[], Offsets]) -> None:
         """Store the high watermarks; `current` is called while no other write is under way."""

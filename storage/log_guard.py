@@ -81,7 +81,7 @@ class LogGuard:
         self._no_change.clear()
         try:
             yield
-        except OutOfResources as error:  # of an append or a read: the other calls of a change wait
+        except OutOfResources as error:  # every step waits; one that forgets to has left the change half-way
             self.fail(DiskError(error.path, error.operation, error.errno, f"{name} half-way: {error.reason}"))
             raise
         except DiskError as error:

@@ -5,35 +5,19 @@ Owns both files. A dir of another cluster or node is refused with a text for the
 volume must never look like an empty or restored replica.
 """
 
-import base64
-import binascii
 import posixpath
 from collections.abc import Mapping
 
+from holdfast.protocol.id_text import decode_id, encode_id
 from holdfast.runtime.api import Disk
 from holdfast.storage import checkpoint
 from holdfast.storage.core.files import META_PROPERTIES, PARTITION_METADATA
 
 META_VERSION = "1"
-_ID_BYTES = 16
 
 
 class LogDirRefused(Exception):
     """A log dir, or a folder in it, is not what this node expects; the text says what the operator can do."""
-
-
-def encode_id(raw: bytes) -> str:
-    """16 bytes as 22 characters, as Kafka prints ids."""
-    return base64.urlsafe_b64encode(raw).rstrip(b"=").decode()
-
-
-def decode_id(text: str) -> bytes | None:
-    """The 16 bytes; None when the text is not an id."""
-    try:
-        raw = base64.urlsafe_b64decode(text + "==")
-    except (binascii.Error, ValueError):
-        return None
-    return raw if len(raw) == _ID_BYTES and encode_id(raw) == text else None
 
 
 async def ensure(disk: Disk, log_dir: str, cluster_id: str, node_id: int, new_directory_id: bytes) -> bytes:

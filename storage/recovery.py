@@ -47,6 +47,8 @@ class RecoveryReport:
     dropped_segments: int = 0
     #: why the log ends where it does; None when every byte was valid
     reason: str | None = None
+    #: names in the folder that are none of its segments and indexes
+    other_names: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -81,8 +83,8 @@ async def open_segments(
     is damaged, and is not touched; so is one whose first segment is missing, unless it `may_begin_later`, for
     the caller to judge. Raises: DiskError, CorruptLog (no file is open then)."""
     must_hold = max(recovery_point, durable_offset)
-    bases = await _base_offsets(disk, folder)
-    found = RecoveredSegments([], RecoveryReport())
+    bases, other_names = await _base_offsets(disk, folder)
+    found = RecoveredSegments([], RecoveryReport(other_names=other_names))
     try:
         names_changed = await _finish_deletion(disk, folder, bases, history_start)
         if clean or not may_begin_later or history_start < recovery_point:
@@ -145,8 +147,8 @@ def _check_beginning(folder: str, bases: list[int], *, clean: bool, history_star
         raise CorruptLog(folder, 0, "all its segments are missing")
 
 
-async def _base_offsets(disk: Disk, folder: str) -> list[int]:
-    """Base offsets of all segments; deletes index files without a log file."""
+async def _base_offsets(disk: Disk, folder: str) -> tuple[list[int], tuple[str, ...]]:
+    """Base offsets of all segments, and the names of other files; deletes index files without a log file."""
     names = await disk.listdir(folder)
     bases = [base for name in names if (base := parse_offset_name(name, LOG_SUFFIX)) is not None]
     known = frozenset(bases)
@@ -155,7 +157,8 @@ async def _base_offsets(disk: Disk, folder: str) -> list[int]:
             base = parse_offset_name(name, suffix)
             if base is not None and base not in known:
                 await disk.unlink(f"{folder}/{name}")
-    return sorted(bases)
+    segments = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX)
+    return sorted(bases), tuple(name for name in names if not name.endswith(segments))
 
 
 async def _finish_deletion(disk: Disk, folder: str, bases: list[int], history_start: int) -> bool:

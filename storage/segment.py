@@ -137,21 +137,29 @@ class Segment:
         self._unverified_size = 0
         await self.index.trim()
 
+    async def cut_from(self, offset: int) -> None:
+        """Drop the batch that holds `offset` and all behind it, as `cut` does."""
+        self.cut(self.position_of(offset))
+
     def cut(self, position: int) -> None:
         """Drop the batches from `position` on, a batch boundary. `trim` must follow before the next
-        append."""
+        append. Raises: DiskError, and drops nothing."""
         assert 0 <= position <= self.size
         offset = self._header_at(position).base_offset if position < self.size else self.next_offset
         self._keep_index_below(offset - self.base_offset)
+        last = self.index.last
+        kept = [header for _, header in self.headers(last.position if last else 0, position)]
+        # Nothing is read from here on, so nothing can be short.
         self._is_index_durable = False
-        self._restart_from(self.index.last)
-        for _, header in self.headers(self.size, position):
+        self._restart_from(last)
+        for header in kept:
             self._note_header(header)
         self.flushed_size = min(self.flushed_size, self.size)
         self._unverified_size = min(self._unverified_size, self.size)
 
     def _keep_index_below(self, relative_offset: int) -> None:
-        """Drop the entries from an offset on; all of them when the last one that is left is false."""
+        """Drop the entries from an offset on; all of them when the last one that is left is false. May be
+        tried again after an error: an index may always have fewer entries."""
         try:
             self.index.forget_from(self.index.count_below(relative_offset))
         except DamagedIndex:

@@ -51,6 +51,13 @@ class SegmentList:
             return active
         return self._segments[bisect_right(self._bases, offset) - 1]
 
+    def begins_below(self, offset: int, log_start_offset: int) -> bool:
+        """The batch that holds `offset` begins below the log start, which lies within it. Raises:
+        DiskError."""
+        if offset >= self.active.next_offset or log_start_offset == self.base_offset:
+            return False
+        return self.holder_of(offset).header_of(offset).base_offset < log_start_offset
+
     def closed_above(self, offset: int) -> Segment | None:
         """The first segment that ends above `offset` and is not the active one."""
         number = max(0, bisect_right(self._bases, offset) - 1)

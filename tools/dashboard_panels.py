@@ -319,6 +319,23 @@ BROKERS = Board(
             ),
         ),
         (
+            "Consumer groups",
+            (
+                _lines("Groups, by state", ("sum by (state) (kafka_coordinator_groups)", "{{state}}")),
+                _lines(
+                    "Lag in records, the groups that are furthest behind",
+                    ("topk(10, sum by (group) (kafka_coordinator_group_lag_records))", "{{group}}"),
+                ),
+                _lines(
+                    "Lag in records, worst partitions",
+                    (
+                        "topk(10, kafka_coordinator_group_lag_records)",
+                        "{{group}} {{topic}}-{{partition}}",
+                    ),
+                ),
+            ),
+        ),
+        (
             "Replication",
             (
                 _lines(

@@ -164,6 +164,7 @@ def _documented() -> dict[str, str]:
         **dict(rows),
         "up": "1 while Prometheus gets an answer",
         "kafka_controller_partition_power_loss_exposure_records": "acknowledged, and flushed by no broker",
+        "kafka_coordinator_group_lag_records": "committed records that the group has not read",
     }
 
 

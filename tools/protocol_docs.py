@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from holdfast.metadata.records import RECORD_CLASSES
+from holdfast.metadata.snapshot_records import SNAPSHOT_RECORD_CLASSES
 from holdfast.protocol.schema.documentation import render
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "protocol.md"
@@ -10,7 +11,7 @@ PAGE = Path(__file__).resolve().parent.parent / "docs" / "protocol.md"
 
 def main() -> None:
     """Write the page."""
-    PAGE.write_text(render(RECORD_CLASSES))
+    PAGE.write_text(render(RECORD_CLASSES | SNAPSHOT_RECORD_CLASSES))
     print(f"wrote {PAGE}")
 
 

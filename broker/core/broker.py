@@ -2,7 +2,7 @@
 
 Owns the order in which its parts see an event: requests and their answers, time, the controller's answers.
 The parts: `replica_manager` (metadata, partitions, logs), `partition`, `produce_path`, `fetch_path`,
-`fetcher`, `alter_partition`, `lifecycle`, `producer_ids`, `groups`.
+`delete_path`, `fetcher`, `alter_partition`, `lifecycle`, `producer_ids`, `groups`.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -33,6 +33,7 @@ from holdfast.broker.core.events import (
     LogPutAside,
     LogsLoaded,
     LogsOffline,
+    LogStartStored,
     MetadataCommitted,
     OffsetsTopicCreated,
     QueueEmpty,
@@ -40,6 +41,8 @@ from holdfast.broker.core.events import (
     Respond,
     RowsOmitted,
     ShutdownWanted,
+    SnapshotLoaded,
+    SpaceLow,
     Started,
     Stop,
     Tick,
@@ -57,12 +60,15 @@ from holdfast.broker.core.registration.lifecycle import (
 from holdfast.broker.core.registration.metadata_lineage import MetadataLineage
 from holdfast.broker.core.replicas.leadership import AlterVerdict
 from holdfast.broker.core.replicas.partition import Partition, RoleChange
-from holdfast.broker.core.replicas.replica_manager import ReplicaManager, name_of
+from holdfast.broker.core.replicas.replica_manager import ReplicaManager, by_topic, name_of
+from holdfast.broker.core.replicas.silent_followers import SilentFollowers
 from holdfast.metadata.ids import PartitionId
 from holdfast.metadata.image import MetadataImage
+from holdfast.metadata.snapshot import MetadataState
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.alter_partition import AlterPartitionResponse
 from holdfast.protocol.messages.broker_registration import BrokerHeartbeatResponse, BrokerRegistrationResponse
+from holdfast.protocol.messages.delete_records import DeleteRecordsRequest
 from holdfast.protocol.messages.fetch import FetchRequest, FetchResponse
 from holdfast.protocol.messages.list_offsets import ListOffsetsRequest
 from holdfast.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
@@ -75,17 +81,15 @@ from holdfast.runtime.stats import Level, LogLine
 
 #: Most produce requests that wait for replication, and most consumers' fetches that wait for data.
 PURGATORY_MAX = 20_000
+#: Partitions whose followers are looked at in one event; the next one goes on.
+LOOKS_MAX = 2_000
 
 
 class Broker:
     """One broker. Only `handle` changes it."""
 
     def __init__(
-        self,
-        config: BrokerConfig,
-        identity: Identity,
-        now_ms: int,
-        lineage: MetadataLineage | None = None,
+        self, config: BrokerConfig, identity: Identity, now_ms: int, lineage: MetadataLineage | None = None
     ) -> None:
         self.config = config
         self.broker_id = config.node_id
@@ -113,9 +117,13 @@ class Broker:
         self.partitions = replica_manager.partitions
         self.produce_path = replica_manager.produce_path
         self.fetch_path = replica_manager.fetch_path
+        self.delete_path = replica_manager.delete_path
         self.fetchers = replica_manager.fetchers
         self.groups = replica_manager.groups
         self._shrink_ms = now_ms
+        self._silent_followers = SilentFollowers(config.replica_silent_ms, config.replica_lag_ms_max, now_ms)
+        #: partitions that the pass over all of them has not come to, the next one last
+        self._not_looked_at: list[PartitionId] = []
         self._handlers: dict[type, Callable[[Any, int], None]] = {
             RequestReceived: self._on_request,
             GroupRequestReceived: self.groups.request,
@@ -128,11 +136,13 @@ class Broker:
             QueueEmpty: self._on_queue_empty,
             Tick: self._on_tick,
             Flushed: self._on_flushed,
+            LogStartStored: self._on_log_start_stored,
             Truncated: self._on_truncated,
             EpochStarted: self._on_epoch_started,
             CeilingsStored: replica_manager.ceilings_stored,
             FetchFailed: self._on_fetch_failed,
             MetadataCommitted: self._on_metadata,
+            SnapshotLoaded: self._on_snapshot,
             ControllerChanged: self._on_controller,
             CallAnswered: self._on_call_answered,
             CallFailed: self._on_call_failed,
@@ -142,6 +152,7 @@ class Broker:
             LogPutAside: replica_manager.log_put_aside,
             CleanShutdownDisproved: self._on_proof_belied,
             DisksStalled: self._on_disks_stalled,
+            SpaceLow: self._on_space_low,
             LogOpened: replica_manager.log_opened,
             Started: self._on_started,
             ShutdownWanted: self._on_shutdown_wanted,
@@ -150,6 +161,7 @@ class Broker:
             ProduceRequest: self._on_produce,
             FetchRequest: self._on_fetch,
             ListOffsetsRequest: self._on_list_offsets,
+            DeleteRecordsRequest: self._on_delete_records,
             OffsetForLeaderEpochRequest: self._on_offset_for_leader_epoch,
             InitProducerIdRequest: self._on_init_producer_id,
         }
@@ -166,10 +178,14 @@ class Broker:
         parts = (
             self.produce_path.next_deadline_ms(),
             self.fetch_path.next_deadline_ms(),
+            self.delete_path.next_deadline_ms(),
             self.fetchers.next_deadline_ms(),
             self.groups.next_deadline_ms(),
+            self._silent_followers.next_deadline_ms(),
             self._replica_manager.next_deadline_ms(),
         )
+        if self._not_looked_at:
+            return 0
         deadline_ms = min(self._link.next_deadline_ms(), self._shrink_ms)
         for part in parts:
             if part is not None and part < deadline_ms:
@@ -225,6 +241,9 @@ class Broker:
     def _on_list_offsets(self, reply_to: object, request: ListOffsetsRequest, now_ms: int) -> None:
         self._effects.append(self.fetch_path.list_offsets(reply_to, request))
 
+    def _on_delete_records(self, reply_to: object, request: DeleteRecordsRequest, now_ms: int) -> None:
+        self._effects += self.delete_path.request(reply_to, request, now_ms)
+
     def _on_offset_for_leader_epoch(
         self, reply_to: object, request: OffsetForLeaderEpochRequest, now_ms: int
     ) -> None:
@@ -263,6 +282,13 @@ class Broker:
         if partition is not None and partition.epoch_started(event.leader_epoch, event.start_offset):
             self._effects += self.fetch_path.role_changed(event.key)
             self._replica_manager.advance(partition, now_ms)
+
+    def _on_log_start_stored(self, event: LogStartStored, now_ms: int) -> None:
+        self.fetchers.start_stored(event.key)
+        partition = self.partitions.get(event.key)
+        if partition is not None:
+            self.fetch_path.log_start_moved(event.key)
+            self._effects += self.delete_path.low_watermark_moved(partition)
 
     def _on_truncated(self, event: Truncated, now_ms: int) -> None:
         partition = self.partitions.get(event.key)
@@ -310,18 +336,44 @@ class Broker:
         self._stop_for(self.lifecycle.check_times(now_ms))
         if now_ms >= self._shrink_ms:
             self._shrink_ms = now_ms + max(1, self.config.replica_lag_ms_max // 2)
-            for key, partition in self.partitions.items():
-                proposal = partition.maybe_shrink(now_ms) or partition.retry_expand(now_ms)
-                if proposal is not None:
-                    self._replica_manager.submit(key, proposal)
-                self._replica_manager.advance(
-                    partition, now_ms
-                )  # a follower that fell behind no longer holds back the high watermark (F3)
-            self._replica_manager.lower_ceilings(now_ms)
+            self._not_looked_at = [*reversed(self.partitions)]
+        if self._not_looked_at:
+            self._look_at_followers(now_ms)
+        self._drop_silent(now_ms)
         self.groups.tick(now_ms)
         # last: what the high watermark has passed in this very tick is not late
         self._effects += self.produce_path.expire(now_ms)
         self._effects += self.fetch_path.expire(now_ms)
+        self._effects += self.delete_path.expire(now_ms)
+
+    def _drop_silent(self, now_ms: int) -> None:
+        quiet_since_ms = self.fetch_path.followers_quiet_since_ms()
+        silence = self._silent_followers.look(quiet_since_ms, now_ms)
+        if silence is None:
+            return
+        for key, partition in self.partitions.items():
+            proposal = partition.maybe_drop_silent(silence)
+            if proposal is None:
+                continue
+            assert partition.registration is not None
+            for replica_id in set(partition.registration.isr).difference(proposal.isr):
+                self._silent_followers.dropped(replica_id, quiet_since_ms[replica_id], now_ms)
+            self._replica_manager.submit(key, proposal)
+
+    def _look_at_followers(self, now_ms: int) -> None:
+        """One slice of the pass that finds followers which fell behind, or may join."""
+        for _ in range(min(LOOKS_MAX, len(self._not_looked_at))):
+            key = self._not_looked_at.pop()
+            partition = self.partitions.get(key)
+            if partition is None:
+                continue
+            proposal = partition.maybe_shrink(now_ms) or partition.retry_expand(now_ms)
+            if proposal is not None:
+                self._replica_manager.submit(key, proposal)
+            # a follower that fell behind no longer holds back the high watermark (F3)
+            self._replica_manager.advance(partition, now_ms)
+        if not self._not_looked_at:
+            self._replica_manager.lower_ceilings(now_ms)
 
     # --- controller ----------------------------------------------------------------------------------------
 
@@ -338,6 +390,9 @@ class Broker:
         self._note(Level.WARNING if event.is_stalled else Level.INFO, f"{event.text}: this broker asks {how}")
         self.lifecycle.disks_stalled(event.is_stalled, now_ms)
 
+    def _on_space_low(self, event: SpaceLow, now_ms: int) -> None:
+        self.lifecycle.space_low(by_topic(sorted(event.keys)), now_ms)
+
     def _on_shutdown_wanted(self, event: ShutdownWanted, now_ms: int) -> None:
         self._stop_for(self.lifecycle.shutdown_wanted(now_ms))
 
@@ -345,6 +400,13 @@ class Broker:
         """Replay it. A broker that reads that it was unregistered has no role from there on (N-2); its next
         heartbeat would tell it so too, but not before it has been answered."""
         self._replica_manager.metadata_committed(event, now_ms)
+        self._after_metadata(now_ms)
+
+    def _on_snapshot(self, event: SnapshotLoaded, now_ms: int) -> None:
+        self._replica_manager.snapshot_loaded(event, now_ms)
+        self._after_metadata(now_ms)
+
+    def _after_metadata(self, now_ms: int) -> None:
         if self.has_roles and not self._replica_manager.is_registered_here():
             self._stop_for(self.lifecycle.registration_over(now_ms))
             self._drop_roles("the cluster does not know it any more")
@@ -446,6 +508,11 @@ class Broker:
     def image(self) -> MetadataImage:
         """Metadata as far as it was applied."""
         return self._replica_manager.image
+
+    @property
+    def metadata_state(self) -> MetadataState:
+        """The same, and what led to it: what a snapshot holds."""
+        return MetadataState(self._replica_manager.image, self._replica_manager.history)
 
     @property
     def has_roles(self) -> bool:

@@ -51,6 +51,7 @@ class BrokerConfig:
     controlled_shutdown: bool
     controlled_shutdown_timeout_ms: int
     replica_lag_ms_max: int
+    replica_silent_ms: int
     #: fewest records by which a ceiling is above the log's end
     ceiling_records: int
     replica_fetch_wait_ms: int
@@ -122,6 +123,7 @@ class BrokerConfig:
             controlled_shutdown=values["controlled.shutdown.enable"],
             controlled_shutdown_timeout_ms=values["holdfast.controlled.shutdown.timeout.ms"],
             replica_lag_ms_max=values["replica.lag.time.max.ms"],
+            replica_silent_ms=values["holdfast.replica.silent.ms"],
             ceiling_records=values["holdfast.ceiling.records"],
             replica_fetch_wait_ms=values["replica.fetch.wait.max.ms"],
             replica_fetch_max_bytes=values["replica.fetch.max.bytes"],

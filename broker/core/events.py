@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from holdfast.broker.core.replicas.divergence import LogView
 from holdfast.metadata.ids import PartitionId
+from holdfast.metadata.snapshot import MetadataState
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.fetch import FetchRequest, FetchResponse
 from holdfast.protocol.messages.topics import CreateTopicsRequest
@@ -170,6 +171,13 @@ class DisksStalled:
 
 
 @dataclass(frozen=True, slots=True)
+class SpaceLow:
+    """The replicas whose log dirs have too little room to take records of clients are these now."""
+
+    keys: frozenset[PartitionId]
+
+
+@dataclass(frozen=True, slots=True)
 class CleanShutdownDisproved:
     """The proof of a clean stop, told in the registration, does not fit the logs (B25)."""
 
@@ -251,6 +259,13 @@ class FetchedAppended:
 
 
 @dataclass(frozen=True, slots=True)
+class LogStartStored:
+    """The log's `durable_start_offset` may have moved."""
+
+    key: PartitionId
+
+
+@dataclass(frozen=True, slots=True)
 class Flushed:
     """The log's `flushed_offset` has moved."""
 
@@ -291,9 +306,16 @@ class CeilingsStored:
 class MetadataCommitted:
     """Values of committed metadata records with their offsets, in order; `end_offset` is exclusive."""
 
-    #: (offset, raft epoch, value)
-    entries: tuple[tuple[int, int, bytes], ...]
+    #: (offset, raft epoch, value, wall time of the leader that wrote it)
+    entries: tuple[tuple[int, int, bytes, int], ...]
     end_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotLoaded:
+    """The state of a snapshot takes the place of the metadata that was committed so far (K14)."""
+
+    state: MetadataState
 
 
 @dataclass(frozen=True, slots=True)
@@ -452,10 +474,12 @@ class Reset:
 
 @dataclass(frozen=True, slots=True)
 class MoveLogStart:
-    """Flush the log, and let it begin at this committed offset from now on; nothing comes back."""
+    """Flush the log, and let it begin at this committed offset from now on."""
 
     key: PartitionId
     offset: int
+    #: store where it begins, durably; then LogStartStored comes back
+    is_stored: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -558,6 +582,7 @@ Event: TypeAlias = (
     | LogsLoaded
     | LogsOffline
     | DisksStalled
+    | SpaceLow
     | LogDamaged
     | LogPutAside
     | CleanShutdownDisproved
@@ -569,10 +594,12 @@ Event: TypeAlias = (
     | Appended
     | FetchedAppended
     | Flushed
+    | LogStartStored
     | Truncated
     | EpochStarted
     | CeilingsStored
     | MetadataCommitted
+    | SnapshotLoaded
     | ControllerChanged
     | CallAnswered
     | CallFailed

@@ -53,7 +53,7 @@ def families(
             "Records truncated as follower; below_hwm > 0 means committed data was dropped here.",
             LazySamples(lambda: _truncated(core, partitions)),
         ),
-        *(_partition_families(partitions) if core.config.has_partition_metrics else ()),
+        *([*_partition_families(partitions), _committed(core)] if core.config.has_partition_metrics else ()),
     ]
 
 
@@ -93,6 +93,25 @@ def _groups(core: Broker) -> list[MetricFamily]:
             counted.loading,
         ),
     ]
+
+
+def _committed(core: Broker) -> MetricFamily:
+    """How far groups have read. Their lag takes the high watermark too, which another broker may have."""
+    image = core.image
+
+    def samples() -> Iterator[Sample]:
+        for group_id, (topic_id, index), offset in core.groups.committed():
+            topic = image.topics.get(topic_id)
+            if topic is not None:
+                labels = (("group", group_id), ("topic", topic.name), ("partition", str(index)))
+                yield Sample(offset, labels)
+
+    return MetricFamily(
+        "kafka_coordinator_group_committed_offset",
+        MetricKind.GAUGE,
+        "Next offset to read of the groups coordinated here.",
+        LazySamples(samples),
+    )
 
 
 def _traffic(

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from holdfast.cli.inspect.metadata_log import UnreadableLog, fetch_log, read_folder
-from holdfast.cli.inspect.partition_story import LoggedRecord, Step, Story, story_of
+from holdfast.cli.inspect.partition_story import ReadLog, Step, Story, story_of
 from holdfast.cli.inspect.sentences import decision_row, headline, sentences, state_row
 from holdfast.cli.options import (
     INT32_MAX,
@@ -18,9 +18,9 @@ from holdfast.cli.options import (
     servers_of_environment,
 )
 from holdfast.client.core.errors import ClientError
+from holdfast.protocol.id_text import encode_id
 from holdfast.protocol.schema.fields import SchemaError
 from holdfast.runtime.api import Runtime
-from holdfast.storage.meta_properties import encode_id
 
 
 @click.command()
@@ -72,7 +72,13 @@ def command(
         log = _fetch(bootstrap_server, timeout_ms, answer)
     if answer.errors:
         answer.finish(output, "")
-    story = story_of(log, topic, partition)
+    story = story_of(log.records, topic, partition, log.base)
+    if log.base is not None:
+        click.echo(
+            f"note: a snapshot holds what is below offset {log.base.image.offset}; of that only the last "
+            "changes are told",
+            err=True,
+        )
     for complaint in story.complaints:
         click.echo(f"warning: {complaint}", err=True)
     if not story.steps:
@@ -93,24 +99,25 @@ def command(
     answer.finish(output, "\n".join(_text(story)))
 
 
-def _read(folder: Path, answer: CommandAnswer) -> list[LoggedRecord]:
+def _read(folder: Path, answer: CommandAnswer) -> ReadLog:
     try:
         log, warning = read_folder(folder)
     except (UnreadableLog, SchemaError, OSError) as error:
         answer.errors.append({"code": "UNREADABLE_LOG", "message": str(error)})
-        return []
+        return ReadLog([])
     if warning:
         click.echo(f"warning: {warning}", err=True)
     click.echo("note: the end of a folder's log may not have been committed", err=True)
     return log
 
 
-def _fetch(servers: str, timeout_ms: int, answer: CommandAnswer) -> list[LoggedRecord]:
-    log: list[LoggedRecord] = []
+def _fetch(servers: str, timeout_ms: int, answer: CommandAnswer) -> ReadLog:
+    log = ReadLog([])
 
     async def work(runtime: Runtime) -> int:
+        nonlocal log
         try:
-            log.extend(await fetch_log(runtime, servers, timeout_ms))
+            log = await fetch_log(runtime, servers, timeout_ms)
         except ClientError as error:
             answer.refused(error)
         return 0

@@ -12,7 +12,8 @@ from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from holdfast.metadata.records import decode_record
+from holdfast.metadata.snapshot_records import decode_snapshot_record
+from holdfast.protocol.id_text import encode_id
 from holdfast.protocol.record_batch import (
     GZIP,
     HEADER_SIZE,
@@ -26,10 +27,10 @@ from holdfast.protocol.record_batch import (
     parse_header,
 )
 from holdfast.protocol.schema.fields import SchemaError
-from holdfast.raft.core.control_records import decode_leader_change, decode_voters
+from holdfast.raft.core.control_records import decode_leader_change, decode_snapshot_control, decode_voters
+from holdfast.raft.core.snapshot_format import CorruptSnapshot, SnapshotDecoder, SnapshotId, parse_name
 from holdfast.storage import checkpoint, clean_shutdown, snapshots
 from holdfast.storage.core import files
-from holdfast.storage.meta_properties import encode_id
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
@@ -60,6 +61,8 @@ def rows_of(path: Path, depth: Depth) -> Iterator[LogFileRow]:
     """What is in a file, by its name."""
     if path.suffix == files.LOG_SUFFIX:
         yield from segment_rows(path, depth)
+    elif (snapshot := parse_name(path.name)) is not None:
+        yield from metadata_snapshot_rows(path, snapshot, depth)
     elif path.suffix == files.INDEX_SUFFIX:
         yield from index_rows(path)
     elif path.suffix == files.TIME_INDEX_SUFFIX:
@@ -81,7 +84,7 @@ def rows_of(path: Path, depth: Depth) -> Iterator[LogFileRow]:
         yield LogFileRow("text", {"text": path.read_text(errors="backslashreplace").strip()})
     else:
         yield LogFileRow(
-            "unknown", {}, f"{path.name} is no file of a log; expected .log, .index, .timeindex, ..."
+            "unknown", {}, f"{path.name} is no file of a log; expected .log, .index, .checkpoint, ..."
         )
 
 
@@ -114,6 +117,31 @@ def segment_rows(path: Path, depth: Depth) -> Iterator[LogFileRow]:
             next_offset, epoch = header.next_offset, header.leader_epoch
             if depth.is_deep:
                 yield from _record_rows(header, batch, depth)
+
+
+def metadata_snapshot_rows(path: Path, id: SnapshotId, depth: Depth) -> Iterator[LogFileRow]:
+    """The batches of a snapshot of the metadata and, when deep, their records. The last row says when it is
+    not whole, so that a start refuses it."""
+    yield LogFileRow("metadata-snapshot", {"endOffset": id.offset, "epoch": id.epoch})
+    decoder = SnapshotDecoder(id)
+    with path.open("rb") as file:
+        for position, batch, problem in _batches(file, depth.max_bytes):
+            try:
+                decoder.feed(batch)
+            except CorruptSnapshot as error:
+                problem = problem or str(error)
+            if problem is not None:
+                yield LogFileRow("invalid", {"position": position, "size": len(batch)}, problem)
+                return
+            header = parse_header(batch)
+            yield LogFileRow("batch", batch_fields(header, position, True))
+            if depth.is_deep:
+                yield from _record_rows(header, batch, depth)
+    if depth.max_bytes is None:
+        try:
+            decoder.finish()
+        except CorruptSnapshot as error:
+            yield LogFileRow("invalid", {"position": path.stat().st_size, "size": 0}, str(error))
 
 
 def _batches(file: BinaryIO, max_bytes: int | None) -> Iterator[tuple[int, bytes, str | None]]:
@@ -214,8 +242,10 @@ def metadata_value(record: Record, is_control: bool) -> dict[str, Any]:
     if is_control:
         change, voters = decode_leader_change(record), decode_voters(record)
         kind = "LeaderChange" if change else "Voters" if voters else "control"
+        if (of_snapshot := decode_snapshot_control(record)) is not None:
+            return {"type": type(of_snapshot).__name__.removesuffix("Record"), "data": _plain(of_snapshot)}
         return {"type": kind, "data": _plain(change or voters)}
-    value = decode_record(record.value or b"")
+    value = decode_snapshot_record(record.value or b"")
     return {"type": type(value).__name__, "data": _plain(value)}
 
 

@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 
 from holdfast.controller.core.decisions import Decision
 from holdfast.metadata.delta import MetadataDelta
+from holdfast.metadata.history import PastChange
+from holdfast.metadata.ids import PartitionId
 from holdfast.metadata.image import CLUSTER_RESOURCE, RESOURCE_TOPIC, MetadataImage
 from holdfast.metadata.partition import PartitionRegistration
 from holdfast.metadata.records import (
@@ -25,6 +27,7 @@ from holdfast.metadata.records import (
     UnfenceBrokerRecord,
     UnregisterBrokerRecord,
 )
+from holdfast.metadata.snapshot import MetadataState
 
 #: Keys whose value has a say in who is in sync and who may lead.
 TOLD_KEYS = (
@@ -50,6 +53,15 @@ class LoggedRecord:
     #: wall time of the controller that wrote it
     timestamp_ms: int
     record: MetadataRecord
+
+
+@dataclass(frozen=True, slots=True)
+class ReadLog:
+    """A metadata log from its beginning, or from a snapshot on."""
+
+    records: list[LoggedRecord]
+    #: what the log below the first record has led to; None for a whole log
+    base: MetadataState | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,11 +96,14 @@ class Story:
         return replace(self, steps=steps)
 
 
-def story_of(log: Iterable[LoggedRecord], topic_name: str, partition_index: int) -> Story:
-    """Replay the log from its start and keep what belongs to the partition."""
-    image = MetadataImage()
+def story_of(
+    log: Iterable[LoggedRecord], topic_name: str, partition_index: int, base: MetadataState | None = None
+) -> Story:
+    """Replay the log from its start, or from a snapshot on, and keep what belongs to the partition. Of what
+    lies below a snapshot, the last changes are told (K15)."""
+    image = MetadataImage() if base is None else base.image
     delta = MetadataDelta(image)
-    steps: list[Step] = []
+    steps = [] if base is None else _past_steps(base, topic_name, partition_index)
     complaints: list[str] = []
     for logged in log:
         topic = image.topic(topic_name)
@@ -107,6 +122,26 @@ def story_of(log: Iterable[LoggedRecord], topic_name: str, partition_index: int)
             image, delta = after, MetadataDelta(after)
     complaints += delta.violations
     return Story(topic_name, partition_index, tuple(steps), tuple(complaints))
+
+
+def _past_steps(base: MetadataState, topic_name: str, partition_index: int) -> list[Step]:
+    topic = base.image.topic(topic_name)
+    if topic is None:
+        return []
+    changes = base.history.changes_of(PartitionId(topic.topic_id, partition_index))
+    return [_past_step(change, topic.topic_id) for change in changes]
+
+
+def _past_step(change: PastChange, topic_id: bytes) -> Step:
+    record = change.record
+    stored = record.decision if isinstance(record, PartitionChangeRecord) else None
+    return Step(
+        LoggedRecord(change.offset, change.timestamp_ms, record),
+        topic_id,
+        change.before,
+        change.after,
+        None if stored is None else Decision.from_stored(stored),
+    )
 
 
 def _may_matter(record: MetadataRecord, topic_name: str, topic_id: bytes | None) -> bool:

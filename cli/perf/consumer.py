@@ -8,7 +8,8 @@ import click
 from holdfast.cli.options import INT32_MAX, CommandAnswer, connection, output, run_client
 from holdfast.cli.perf.properties import CONSUMER, settings
 from holdfast.cli.progress import Progress
-from holdfast.client.consumer import Consumer, ConsumerRecord
+from holdfast.client.consumer import Consumer
+from holdfast.client.core.consumer_records import ConsumerRecord
 from holdfast.client.core.errors import ClientError
 from holdfast.runtime.api import Clock, Runtime
 
@@ -39,7 +40,7 @@ _DETAILED_HEADS = "time, threadId, data.consumed.in.MB, MB.sec, data.consumed.in
 )
 @click.option("--from-latest", is_flag=True, help="Begin at the end of the topic, not at its first record.")
 @click.option("--fetch-size", type=click.IntRange(1), help="Bytes of an answer, at most.")
-@click.option("--group", hidden=True, help="There are no groups: one consumer reads all partitions.")
+@click.option("--group", help="Read as a member of this group, what it leaves to this consumer.")
 @click.option("--show-detailed-stats", is_flag=True, help="A line for each --reporting-interval.")
 @click.option(
     "--reporting-interval",
@@ -64,6 +65,7 @@ def command(**given: Any) -> None:
             given["bootstrap_server"],
             **{"client_id": "perf-consumer-client"} | options,
             auto_offset_reset="latest" if given["from_latest"] else "earliest",
+            group_id=given["group"],
             runtime=runtime,
         )
         tests.append(_Test(runtime.clock, consumer, given))
@@ -107,7 +109,11 @@ class _Test:
         """Read. Raises: ClientError."""
         given, clock, consumer = self._given, self._clock, self._consumer
         async with consumer:
-            consumer.assign(await consumer.partitions(given["topic"], given["timeout_ms"]))
+            partitions = await consumer.partitions(given["topic"], given["timeout_ms"])
+            if given["group"] is None:
+                consumer.assign(partitions)
+            else:
+                consumer.subscribe(given["topic"])
             if given["show_detailed_stats"] and given["output"] == "text" and not given["hide_header"]:
                 click.echo(_DETAILED_HEADS)
             heard_ms = told_ms = clock.now_ms()
@@ -147,7 +153,8 @@ class _Test:
         return f"{at:%Y-%m-%d %H:%M:%S}:{wall_ms % 1000:03}"
 
     def report(self) -> dict[str, Any]:
-        """For scripts. MB are MiB, as in Kafka's table; there are no groups, so rebalancing takes no time."""
+        """For scripts. MB are MiB, as in Kafka's table; what came before the first records counts as
+        rebalancing."""
         took_ms = max(1, self._end_ms - self._start_ms)
         first_ms = self._first_ms if self._first_ms is not None else self._end_ms
         fetch_ms = max(1, self._end_ms - first_ms)

@@ -32,14 +32,20 @@ PRODUCER: dict[str, tuple[str, _Reader]] = {
 }
 #: {Kafka's name: (parameter of Consumer, how its text is read)}
 CONSUMER: dict[str, tuple[str, _Reader]] = {
+    "auto.commit.interval.ms": ("auto_commit_interval_ms", int),
     "check.crcs": ("check_crcs", _flag),
     "client.id": ("client_id", str),
+    "enable.auto.commit": ("enable_auto_commit", _flag),
     "fetch.max.bytes": ("request_bytes_max", int),
     "fetch.max.wait.ms": ("max_wait_ms", int),
     "fetch.min.bytes": ("min_bytes", int),
+    "group.instance.id": ("group_instance_id", str),
+    "heartbeat.interval.ms": ("heartbeat_interval_ms", int),
     "max.partition.fetch.bytes": ("partition_bytes_max", int),
+    "max.poll.interval.ms": ("max_poll_interval_ms", int),
     "metadata.max.age.ms": ("metadata_max_age_ms", int),
     "request.timeout.ms": ("request_timeout_ms", int),
+    "session.timeout.ms": ("session_timeout_ms", int),
 }
 
 

@@ -4,14 +4,18 @@
 decided here.
 """
 
+import json
 import shlex
 import sys
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from holdfast.cli.options import output
+from holdfast.cli.report_option import report_option
 from holdfast.cli.sim.model import command as model
 from holdfast.cli.sim.mutants import mutants
 from holdfast.cli.sim.options import run_options, template_of
@@ -47,12 +51,16 @@ for one in (swarm, replay, shrink, report, mutants, sweep):
 )
 @click.option("--transcript", type=click.Path(dir_okay=False), help="Write every event to this file.")
 @click.option("--keep", type=click.Path(dir_okay=False), help="Write the run here, for replay and shrink.")
+@report_option
+@output
 def run(
     seed: str | None,
     scenario: str | None,
     mutant: str,
     transcript: str | None,
     keep: str | None,
+    report_file: Path | None,
+    output: str,
     **given: Any,
 ) -> None:
     """Play one seed: boot, load and faults, heal, quiesce, judge.
@@ -63,6 +71,7 @@ def run(
     from holdfast.sim.campaign.artifact import artifact_of, save
     from holdfast.sim.campaign.recording import record
     from holdfast.sim.campaign.swarm import page_of
+    from holdfast.sim.checks.observe.chronicle import Chronicle
     from holdfast.sim.mutants.table import broken_by
 
     if mutant:
@@ -77,9 +86,10 @@ def run(
         spec = _written(scenario, seed)
         again = f"holdfast sim run --seed {shlex.quote(seed)} --scenario {shlex.quote(scenario)}"
         again += f" --mutant {mutant}" if mutant else ""
+    chronicle = Chronicle()
     with broken_by(mutant):
         started, cpu_started = time.monotonic(), time.process_time()
-        recording = record(spec)
+        recording = record(spec, listeners=[chronicle] if report_file is not None else [])
         wall, cpu = time.monotonic() - started, time.process_time() - cpu_started
         result = recording.result
         told = result.as_text() if result.violation is None else page_of(recording, again, mutant)
@@ -88,7 +98,22 @@ def run(
             file.writelines(f"{line}\n" for line in recording.events)
     if keep is not None:
         save(artifact_of(spec, recording.tape, result, mutant), Path(keep))
+    if output == "json":
+        told = json.dumps(
+            {
+                "schema": "holdfast.sim-run/1",
+                "ok": result.violation is None,
+                "data": asdict(result),
+                "errors": [],
+            }
+        )
     click.echo(told)
+    if report_file is not None:
+        from holdfast.cli.sim.story import story_of
+        from holdfast.report.page import page
+
+        report_file.write_text(page([story_of(recording, chronicle)]), encoding="utf-8")
+        click.echo(f"report: {report_file}", err=True)
     # Beside the page, which is the same whenever the seed is.
     click.echo(
         f"{wall:.2f} s of wall time, {cpu:.2f} s of CPU: "

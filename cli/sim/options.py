@@ -19,6 +19,7 @@ BANDS = (
     "unclean-switched-elr",
     "lying-disks",
     "lost-voter",
+    "snapshots",
 )
 
 _OPTIONS = (
@@ -44,6 +45,13 @@ _OPTIONS = (
         "--partitions", type=click.IntRange(1, 50), default=4, show_default=True, help="Of the topic."
     ),
     click.option("--producers", type=click.IntRange(1, 20), default=4, show_default=True, help="Machines."),
+    click.option(
+        "--members",
+        type=click.IntRange(0, 9),
+        default=0,
+        show_default=True,
+        help="Of a consumer group, with rules of its own.",
+    ),
     click.option(
         "--fault-gap-ms", type=click.IntRange(10), default=1000, show_default=True, help="Mean gap."
     ),
@@ -82,4 +90,5 @@ def template_of(given: dict[str, Any]) -> Any:
         band=given.pop("band"),
         is_reference=given.pop("reference"),
         has_tiny_limits=given.pop("tiny_limits"),
+        members=given.pop("members"),
     )

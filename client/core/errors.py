@@ -34,6 +34,11 @@ class NoSuchOffset(ClientError):
     """A position is outside the log and the reset policy is NONE: seek."""
 
 
+class CommitFailed(ClientError):
+    """Offsets were not committed: the group refuses them. When it has rebalanced, the partitions may belong
+    to another member, which reads on from the last commit."""
+
+
 class LogTruncated(ClientError):
     """Records that were read are gone: the log parted below the position (unclean election). Seek."""
 

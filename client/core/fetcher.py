@@ -75,6 +75,8 @@ class Fetcher:
         self._subscription: Subscription | None = None
         #: a subscribed topic is not there; raised at the next poll
         self._missing_topic: ClientError | None = None
+        #: a partition that is there no more is no error
+        self._drops_homeless = False
         #: partitions to leave when the plan is made: their topic was made again without them
         self._dropped: list[TopicPartition] = []
 
@@ -103,6 +105,7 @@ class Fetcher:
         subscription = Subscription(topics, self._config.retry, now_ms)
         self.assign([part for part in self._parts if part.topic in subscription.topics])
         self._subscription = subscription
+        self._drops_homeless = True
         self._follow_subscription()
 
     def _follow_subscription(self) -> None:
@@ -115,9 +118,11 @@ class Fetcher:
         if self._subscription.is_complete:
             self._missing_topic = None
 
-    def assign(self, partitions: list[TopicPartition]) -> None:
-        """Read exactly these, from the reset policy's end unless they were assigned before."""
+    def assign(self, partitions: list[TopicPartition], *, by_group: bool = False) -> None:
+        """Read exactly these, from the reset policy's end unless they were assigned before. `by_group`: a
+        partition that is there no more is left, and the group shares the others anew."""
         self._subscription = self._missing_topic = None
+        self._drops_homeless = by_group
         kept = {p: self._parts.get(p) for p in partitions}
         for topic_partition, part in self._parts.items():
             if topic_partition not in kept:
@@ -137,6 +142,14 @@ class Fetcher:
         part = self._parts[topic_partition]
         self._move(part, offset)
         part.topic_id = self._topic_id(part)
+
+    def place(self, topic_partition: TopicPartition, offset: int, leader_epoch: int) -> None:
+        """Go on at `offset`, where a group has come to; the record before it was read in that leader epoch,
+        -1 when that is not known."""
+        self.seek(topic_partition, offset)
+        if leader_epoch >= 0 and offset > 0:
+            # The leader is asked whether it still has that record: an unclean election may have cut it.
+            self._parts[topic_partition].epochs.append((leader_epoch, offset - 1))
 
     def put_back(self, batch: FetchedBatch) -> None:
         """It could not be handed out: go on with it, in the topic that it is of, though one of its name may
@@ -201,7 +214,7 @@ class Fetcher:
     def _end_homeless(self, part: PartitionFetch, now_ms: int, effects: list[Effect]) -> None:
         # Partitions only ever vanish with their topic: it was made again with fewer, and no leader will come.
         part.request_id = None
-        if self._subscription is not None:
+        if self._drops_homeless:
             self._dropped.append(part.topic_partition)
             return
         name = part.topic_partition.topic

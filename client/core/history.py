@@ -3,24 +3,28 @@
 Owns the rows and the self-describing values, so that their readers (validate, the simulator, drills)
 needs no other source. `producer` and `pseq` are the application's own and outlive a producer id.
 
-  {"kind":"invoke","run":..,"producer":..,"pseq":..,"topic":..,"partition":..,"value_crc32c":..,"acks":..,"t0":..}
+  {"kind":"invoke","run":..,"producer":..,"pseq":..,"topic":..,"partition":..,"value_crc32c":..,"acks":..,"t0":..,
+   "timestamp_ms":..,"key_crc32c":..,"headers_crc32c":..}
   {"kind":"complete","run":..,"producer":..,"pseq":..,"outcome":"ok|ok1|fail|info","topic":..,"partition":..,
    "offset":..,"leader_epoch":..,"error":..,"t1":..}
 
 Times are monotonic nanoseconds. `offset` and `leader_epoch` are -1 without an acknowledgement. The first line
 of each acknowledged batch also has `"topic_id":".."`, Kafka's text of it: a topic that was deleted and
-created again has the same name and nothing of what was acknowledged before.
+created again has the same name and nothing of what was acknowledged before. A line with `timestamp_ms` tells
+the whole record: without `key_crc32c` it has no key, without `headers_crc32c` no headers. Older ledgers have
+none of the three.
 """
 
-import base64
 import hashlib
 import json
 import re
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import google_crc32c
 
 from holdfast.client.core.outcomes import DeliveryOutcome
+from holdfast.protocol.id_text import encode_id
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _CRC_TEXT_SIZE = 9
@@ -43,11 +47,29 @@ class RowWriter:
         self._invoke = f'{{"kind":"invoke","run":"{run}","producer":"{producer}","pseq":'
         self._complete = f'{{"kind":"complete","run":"{run}","producer":"{producer}","pseq":'
 
-    def invoke(self, pseq: int, topic: str, partition: int, value_crc32c: int, acks: int, t0: int) -> str:
-        """The line to write before the send. Topic names need no escapes."""
+    def invoke(
+        self,
+        pseq: int,
+        topic: str,
+        partition: int,
+        value_crc32c: int,
+        acks: int,
+        t0: int,
+        fields: "SentFields | None" = None,
+    ) -> str:
+        """The line to write before the send; `fields` None says nothing of them. Topic names need no
+        escapes."""
+        more = ""
+        if fields is not None:
+            timestamp_ms, key, headers = fields
+            more = f',"timestamp_ms":{timestamp_ms}'
+            if key is not None:
+                more += f',"key_crc32c":{key}'
+            if headers is not None:
+                more += f',"headers_crc32c":{headers}'
         return (
             f'{self._invoke}{pseq},"topic":"{topic}","partition":{partition},'
-            f'"value_crc32c":{value_crc32c},"acks":{acks},"t0":{t0}}}\n'
+            f'"value_crc32c":{value_crc32c},"acks":{acks},"t0":{t0}{more}}}\n'
         )
 
     def complete(
@@ -71,13 +93,8 @@ class RowWriter:
             return "".join([f"{head}{pseq}{middle}-1{tail}" for pseq in pseqs])
         lines = [f"{head}{pseq}{middle}{offset}{tail}" for offset, pseq in enumerate(pseqs, base_offset)]
         if topic_id and lines:
-            lines[0] = f'{lines[0][:-2]},"topic_id":"{topic_id_text(topic_id)}"}}\n'
+            lines[0] = f'{lines[0][:-2]},"topic_id":"{encode_id(topic_id)}"}}\n'
         return "".join(lines)
-
-
-def topic_id_text(topic_id: bytes) -> str:
-    """A topic id as Kafka writes it: 22 characters of base64 for URLs."""
-    return base64.urlsafe_b64encode(topic_id).rstrip(b"=").decode()
 
 
 def parse_row(line: str | bytes) -> dict[str, Any]:
@@ -86,6 +103,32 @@ def parse_row(line: str | bytes) -> dict[str, Any]:
     if not isinstance(row, dict) or row.get("kind") not in ("invoke", "complete"):
         raise ValueError(f"not a ledger row: {line[:80]!r}")
     return row
+
+
+class SentFields(NamedTuple):
+    """What a record is beside its value."""
+
+    timestamp_ms: int
+    #: None: no key
+    key_crc32c: int | None = None
+    #: None: no headers
+    headers_crc32c: int | None = None
+
+
+def key_crc32c(key: bytes | None) -> int | None:
+    """The checksum of a key, None without one."""
+    return None if key is None else int(google_crc32c.value(bytes(key)))
+
+
+def headers_crc32c(headers: Iterable[tuple[str, bytes | None]]) -> int | None:
+    """The checksum of headers in their order, None without any: of `LENGTH:NAME` and `LENGTH:VALUE` of each,
+    lengths in bytes, -1 and nothing for a value that is null."""
+    parts = []
+    for name, value in headers:
+        text = name.encode()
+        parts.append(b"%d:%s" % (len(text), text))
+        parts.append(b"-1:" if value is None else b"%d:%s" % (len(value), value))
+    return int(google_crc32c.value(b"".join(parts))) if parts else None
 
 
 # --- values --------------------------------------------------------------------------------------------

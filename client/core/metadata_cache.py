@@ -134,6 +134,21 @@ class MetadataCache:
             changed += self._update_topic(topic, response.metadata_offset)
         return changed
 
+    def update_all(self, response: MetadataResponse) -> list[TopicPartition]:
+        """As `update`, with an answer that names every topic there is: others are gone."""
+        changed = self.update(response)
+        named = {topic.name for topic in response.topics}
+        for name, view in list(self._topics.items()):
+            if name not in named and view.metadata_offset < response.metadata_offset:
+                del self._topics[name]
+                self._errors[name] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return changed
+
+    @property
+    def topic_names(self) -> tuple[str, ...]:
+        """Topics that are known, ascending."""
+        return tuple(sorted(self._topics))
+
     def forget(self, topic: str) -> None:
         """It is not asked for any more, so what is known of it grows old."""
         self._topics.pop(topic, None)

@@ -69,6 +69,10 @@ class PartitionFetch:
         """Leader epoch of the batch before `fetch_offset`, -1 when it was not read here."""
         return self.epochs[-1][0] if self.epochs else -1
 
+    def epoch_before(self, offset: int) -> int:
+        """Leader epoch of the record before `offset`, -1 when it was not read here."""
+        return next((epoch for epoch, start in reversed(self.epochs) if start < offset), -1)
+
     def end_of_epoch(self, epoch: int) -> int:
         """Where what was read in `epoch` or before it ends (R81)."""
         return next((start for later, start in self.epochs if later > epoch), self.fetch_offset)

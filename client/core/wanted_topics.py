@@ -23,6 +23,8 @@ class WantedTopics:
 
     def __init__(self, max_idle_ms: int = METADATA_MAX_IDLE_MS) -> None:
         assert max_idle_ms > 0
+        #: ask for every topic there is
+        self.all_topics = False
         self._max_idle_ms = max_idle_ms
         #: name -> when it was last used, in the order in which they were first wanted
         self._used_ms: dict[str, int] = {}
@@ -59,9 +61,12 @@ class WantedTopics:
             del self._used_ms[topic]
         return idle
 
-    def portions(self) -> list[tuple[str, ...]]:
-        """All names, request by request; one request without any while no topic is wanted."""
-        return portions_of(tuple(self._used_ms))
+    def portions(self) -> list[tuple[str, ...] | None]:
+        """All names, request by request; one request without any while no topic is wanted, and one with None
+        for every topic there is."""
+        if self.all_topics:
+            return [None]
+        return [*portions_of(tuple(self._used_ms))]
 
 
 def portions_of(names: tuple[str, ...]) -> list[tuple[str, ...]]:

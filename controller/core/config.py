@@ -66,6 +66,9 @@ class ControllerConfig:
     election_backoff_max_ms: int = 1000
     quorum_request_timeout_ms: int = 2000
     quorum_retry_backoff_ms: int = 20
+    #: a snapshot is made after so many bytes of metadata records, or so long; None: by bytes alone
+    snapshot_bytes: int = 20 << 20
+    snapshot_interval_ms: int | None = 3_600_000
     #: values of the file by key: the defaults of topics
     static: Mapping[str, Any] = field(default_factory=dict)
 
@@ -128,6 +131,8 @@ class ControllerConfig:
             election_backoff_max_ms=values["controller.quorum.election.backoff.max.ms"],
             quorum_request_timeout_ms=values["controller.quorum.request.timeout.ms"],
             quorum_retry_backoff_ms=values["controller.quorum.retry.backoff.ms"],
+            snapshot_bytes=values["metadata.log.max.record.bytes.between.snapshots"],
+            snapshot_interval_ms=values["metadata.log.max.snapshot.interval.ms"] or None,
             static=values,
         )
         config.validate(values)

@@ -51,6 +51,7 @@ class CauseKind(Enum):
     LOG_DIR_FAILED = 22
     TAKEOVER = 23
     LEADER_UNREACHABLE = 24
+    LOW_ON_SPACE = 25
 
 
 _TEXTS = {
@@ -78,6 +79,7 @@ _TEXTS = {
     CauseKind.LOG_DIR_FAILED: "a log dir of broker {broker} failed, or its replica is damaged",
     CauseKind.MANAGER_SWITCHED_OFF: "the recovery manager was switched off",
     CauseKind.LEADER_UNREACHABLE: "followers cannot fetch from leader {broker}",
+    CauseKind.LOW_ON_SPACE: "too little is left of the disk of leader {broker}",
     CauseKind.TAKEOVER: "a new active controller made a missing election",
 }
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from holdfast.metadata.partition import ids_text
+from holdfast.metadata.snapshot import MetadataState
 from holdfast.protocol.messages.replica_log_info import GetReplicaLogInfoRequest, GetReplicaLogInfoResponse
 from holdfast.runtime.stats import LogLine
 
@@ -24,6 +25,9 @@ class Entry(Protocol):
 
     @property
     def value(self) -> bytes: ...
+
+    @property
+    def timestamp_ms(self) -> int: ...
 
 
 # --- events ----------------------------------------------------------------------------------------------
@@ -46,6 +50,13 @@ class EntriesCommitted:
     entries: Sequence[Entry]
     #: end of the committed part, exclusive; control batches are counted but not delivered
     committed_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotLoaded:
+    """The state of a snapshot takes the place of what was committed so far (K14). This node does not lead."""
+
+    state: MetadataState
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +141,7 @@ class LogInfoFailed:
 Event = (
     RequestReceived
     | EntriesCommitted
+    | SnapshotLoaded
     | LeaderChanged
     | VotersWanted
     | ConnectionClosed

@@ -91,6 +91,11 @@ def families(core: QuorumController) -> list[MetricFamily]:
                 "Partitions that get a leader only by an operator's election.",
                 core.recovery.count_for_operators(core.committed),
             ),
+            gauge(
+                "kafka_controller_low_on_space_replicas",
+                "Replicas that take no records of clients for want of room, as brokers report.",
+                core.short_count,
+            ),
         ]
         found += _cluster(core.committed, core.config.partition_metrics)
     return found + _durations(core)

@@ -36,6 +36,7 @@ from holdfast.controller.core.events import (
     RequestReceived,
     Resign,
     Respond,
+    SnapshotLoaded,
     Tick,
     VotersWanted,
 )
@@ -49,6 +50,7 @@ from holdfast.controller.core.partitions.proposal_order import ProposalOrder
 from holdfast.controller.core.partitions.replication_control import ReplicationControl
 from holdfast.controller.core.partitions.unclean_recovery import AnswerValidity, UncleanRecovery
 from holdfast.metadata.delta import MetadataDelta
+from holdfast.metadata.history import CommittedRecord, MetadataHistory
 from holdfast.metadata.ids import PartitionId
 from holdfast.metadata.image import CLUSTER_RESOURCE, MetadataImage
 from holdfast.metadata.questions import Asked, answer_question
@@ -60,6 +62,7 @@ from holdfast.metadata.records import (
     decode_record,
     encode_record,
 )
+from holdfast.metadata.snapshot import MetadataState
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.alter_partition import AlterPartitionRequest
 from holdfast.protocol.messages.broker_registration import BrokerHeartbeatRequest, BrokerRegistrationRequest
@@ -117,6 +120,8 @@ class QuorumController:
         self._operators = OperatorRequests(config, replication, self._cluster, self._recovery)
         #: committed state; readers are answered from it
         self._committed = MetadataImage()
+        #: what happened below `_committed.offset`
+        self._history = MetadataHistory()
         #: with the records that this active controller has appended; on a standby the same object as
         #: `_committed`
         self._latest = self._committed
@@ -153,6 +158,11 @@ class QuorumController:
     def committed(self) -> MetadataImage:
         """The committed state."""
         return self._committed
+
+    @property
+    def state(self) -> MetadataState:
+        """The committed state and what led to it: what a snapshot holds."""
+        return MetadataState(self._committed, self._history)
 
     @property
     def latest(self) -> MetadataImage:
@@ -200,6 +210,11 @@ class QuorumController:
     def unclean_registrations(self) -> dict[int, int]:
         """{broker: registrations after an unclean shutdown} since this process started."""
         return self._cluster.unclean_registrations
+
+    @property
+    def short_count(self) -> int:
+        """Replicas that take no records for want of room; only on the active controller."""
+        return self._cluster.short_count
 
     @property
     def recovery(self) -> UncleanRecovery:
@@ -256,6 +271,8 @@ class QuorumController:
                 return self._on_request(event, now_ms)
             case EntriesCommitted():
                 return self._on_committed(event, now_ms)
+            case SnapshotLoaded():
+                return self._on_snapshot(event, now_ms)
             case LeaderChanged():
                 return self._on_leader_changed(event, now_ms)
             case VotersWanted():
@@ -325,15 +342,18 @@ class QuorumController:
 
     def _read(self, event: RequestReceived) -> Any:
         """The answer to a question, from the committed image; a standby controller answers too."""
-        asked = Asked(
-            listener_name=event.listener_name,
+        return answer_question(self._committed, event.message, self.asked_through(event.listener_name))
+
+    def asked_through(self, listener_name: str) -> Asked:
+        """What answers to questions that come through a listener need besides the image."""
+        return Asked(
+            listener_name=listener_name,
             cluster_id=self._config.cluster_id,
             controller_id=self._leader_id,
             controller_epoch=self._raft_epoch,
             partition_limit=self._config.partition_size_limit,
             static=self._config.static,
         )
-        return answer_question(self._committed, event.message, asked)
 
     def _who_leads(self) -> str:
         if self._leader_id is None:
@@ -434,7 +454,9 @@ class QuorumController:
             self._next_unclean_pass_ms = self._unclean_pass_after(now_ms)
             effects += self._write(self._replication.elect_unclean, now_ms)
         if self._balance.is_due(now_ms):
-            effects += self._write(lambda draft: self._balance.run(draft, now_ms), now_ms)
+            effects += self._write(
+                lambda draft: self._balance.run(draft, now_ms, self._cluster.is_short), now_ms
+            )
         if self._next_noop_ms is not None and now_ms >= self._next_noop_ms:
             self._next_noop_ms = now_ms + self._config.max_idle_interval_ms
             # only while a broker has to report that it applied the last change: an idle log does not grow
@@ -487,21 +509,32 @@ class QuorumController:
             return effects + self._claim_if_ready(now_ms)
         # own records: the images after them are known
         self._unapplied += event.entries
+        before = self._committed
         while self._pending and self._pending[0].end_offset <= event.committed_offset:
             pending = self._pending.popleft()
             self._committed = pending.image
             self._waiting_answers -= len(pending.answers)
             self._durations.elected(pending.elections, pending.drafted_ms, now_ms)
             effects += [Respond(request.request_id, answer) for request, answer in pending.answers]
-        self._unapplied = [entry for entry in self._unapplied if entry.offset >= self._committed.offset]
+        applied = [entry for entry in self._unapplied if entry.offset < self._committed.offset]
+        self._history.note(before, _records_of(applied))
+        self._unapplied = self._unapplied[len(applied) :]
         return effects
+
+    def _on_snapshot(self, event: SnapshotLoaded, now_ms: int) -> list[Effect]:
+        assert not self._is_active, "a leader takes no snapshot of another"
+        self._committed = self._latest = event.state.image
+        self._history = event.state.history
+        return self._claim_if_ready(now_ms)
 
     def _replay(self, entries: list[Entry], committed_offset: int) -> list[Effect]:
         """Apply committed entries. An entry that contradicts the state is logged and counted, and does not
         stop the node (D7)."""
         delta = MetadataDelta(self._committed)
-        for entry in entries:
-            delta.replay(decode_record(entry.value), entry.offset, entry.raft_epoch)
+        records = _records_of(entries)
+        for entry, committed in zip(entries, records, strict=True):
+            delta.replay(committed.record, entry.offset, entry.raft_epoch)
+        self._history.note(self._committed, records)
         self._committed = delta.apply(committed_offset)
         self._counts.replay_violations += len(delta.violations)
         return [LogLine(Level.ERROR, f"committed record does not fit: {text}") for text in delta.violations]
@@ -599,3 +632,9 @@ class QuorumController:
         self._next_noop_ms = None
         self._next_unclean_pass_ms = None
         return effects
+
+
+def _records_of(entries: Sequence[Entry]) -> list[CommittedRecord]:
+    return [
+        CommittedRecord(entry.offset, entry.timestamp_ms, decode_record(entry.value)) for entry in entries
+    ]

@@ -136,7 +136,11 @@ def _play(wishes: Wishes, scenario: Scenario, runs: Mapping[str, Settings]) -> D
         report,
         {"settings": settings.text},
         lambda folder: ground_for(
-            wishes.driver, folder, scenario.cluster.properties, scenario.cluster.of_brokers
+            wishes.driver,
+            folder,
+            scenario.cluster.properties,
+            scenario.cluster.of_brokers,
+            scenario.faults,
         ),
         lambda session: Player(session, scenario, settings).run(),
     )

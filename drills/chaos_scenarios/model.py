@@ -75,7 +75,7 @@ class FaultStep:
     other: str = ""
     #: what later steps call it; also a target
     label: str = ""
-    #: further keys of the fault: how, part, partition, one-way, delay-ms
+    #: further keys of the fault: how, part, partition, one-way, delay-ms, by-s
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def __str__(self) -> str:

@@ -28,14 +28,17 @@ from holdfast.drills.chaos_scenarios.model import (
     Wanted,
 )
 from holdfast.drills.settings import Expectation, ExpectedLoss
+from holdfast.localcluster.clocks import OFF_S_MAX
 from holdfast.localcluster.faults.places import Part
 from holdfast.localcluster.faults.shapes import WAYS
-from holdfast.localcluster.faults.targets import problem_of
+from holdfast.localcluster.faults.targets import partition_of, problem_of
 
 T = TypeVar("T")
 
 #: {fault: what a step may say of it beside fault, target, seconds and as}
 FaultKeys = Mapping[str, Collection[str]]
+#: {topic: how many partitions it has}
+Topics = Mapping[str, int]
 
 _VERDICTS = {
     "nothing lost": ExpectedLoss.NONE,
@@ -70,7 +73,7 @@ def parse(text: str, faults: FaultKeys) -> Scenario:
     topics = tuple(_topic(name, part) for name, part in table.tables("topic"))
     if not topics:
         raise BadScenario("there is no topic: a table [topic.t] makes one called t")
-    names = [topic.name for topic in topics]
+    names = {topic.name: topic.partitions for topic in topics}
     producers = tuple(_producer(name, part, names) for name, part in table.tables("producer"))
     if not any(producer.acks == "all" for producer in producers):
         raise BadScenario(
@@ -99,7 +102,7 @@ def parse(text: str, faults: FaultKeys) -> Scenario:
         raise BadScenario("there is no phase: [[phase]] with `steps` or `random`")
     if not scenario.expectations:
         raise BadScenario("nothing is expected: [[expect]] with a `verdict`")
-    _check_labels(scenario.phases)
+    _check_targets(scenario.phases, names)
     return scenario
 
 
@@ -157,21 +160,21 @@ def _expectation(part: "_Table") -> Expectation:
 # --- phases and steps ----------------------------------------------------------------------------------
 
 
-def _phase(part: "_Table", faults: FaultKeys, topics: Collection[str]) -> Phase:
+def _phase(part: "_Table", faults: FaultKeys, topics: Topics) -> Phase:
     name = part.take("name", str)
     if part.has("random") == part.has("steps"):
         raise BadScenario(f"{part.where}: a phase has either `steps` or `random`")
-    phase = _random(name, part, faults) if part.has("random") else _steps(name, part, faults, topics)
+    phase = _random(name, part, faults, topics) if part.has("random") else _steps(name, part, faults, topics)
     part.end()
     return phase
 
 
-def _steps(name: str, part: "_Table", faults: FaultKeys, topics: Collection[str]) -> StepsPhase:
+def _steps(name: str, part: "_Table", faults: FaultKeys, topics: Topics) -> StepsPhase:
     steps = tuple(_step(row, faults, topics) for row in part.rows("steps", "step"))
     return StepsPhase(name, steps, part.number("repeat", 1, least=1))
 
 
-def _random(name: str, part: "_Table", faults: FaultKeys) -> RandomPhase:
+def _random(name: str, part: "_Table", faults: FaultKeys, topics: Topics) -> RandomPhase:
     weights = part.table("random")
     drawn = {}
     for fault in weights.keys():
@@ -181,14 +184,14 @@ def _random(name: str, part: "_Table", faults: FaultKeys) -> RandomPhase:
         raise BadScenario(f"{weights.where}: no fault to draw; {{kill = 3, pause = 1}} draws kill most often")
     targets = tuple(part.take("targets", list, ["random broker"]))
     for target in targets:
-        _check_target(target, (), part.where)
+        _check_target(target, (), topics, part.where)
     lasts = part.take("lasts", list, [0.5, 4.0])
     if len(lasts) != 2 or not 0 <= lasts[0] <= lasts[1]:
         raise BadScenario(f"{part.where}: `lasts` is [least, most] in seconds")
     return RandomPhase(name, part.seconds("seconds"), drawn, targets, (float(lasts[0]), float(lasts[1])))
 
 
-def _step(part: "_Table", faults: FaultKeys, topics: Collection[str]) -> Step:
+def _step(part: "_Table", faults: FaultKeys, topics: Topics) -> Step:
     kinds = [kind for kind in _STEPS if part.has(kind)]
     if len(kinds) != 1:
         unknown = [key for key in part.keys() if _closest(key, _STEPS)]
@@ -196,7 +199,7 @@ def _step(part: "_Table", faults: FaultKeys, topics: Collection[str]) -> Step:
         raise BadScenario(f"{part.where}: a step has one of {', '.join(_STEPS)}{hint}")
     match kinds[0]:
         case "fault":
-            step: Step = _fault(part, faults)
+            step: Step = _fault(part, faults, topics)
         case "heal":
             step = HealStep(part.take("heal", str))
         case "wait":
@@ -209,7 +212,7 @@ def _step(part: "_Table", faults: FaultKeys, topics: Collection[str]) -> Step:
     return step
 
 
-def _fault(part: "_Table", faults: FaultKeys) -> FaultStep:
+def _fault(part: "_Table", faults: FaultKeys, topics: Topics) -> FaultStep:
     fault = part.take("fault", str)
     _check_known(fault, faults, "fault", part.where)
     return FaultStep(
@@ -219,12 +222,14 @@ def _fault(part: "_Table", faults: FaultKeys) -> FaultStep:
         other=part.take("other", str, "") if "other" in faults[fault] else "",
         label=part.take("as", str, ""),
         options={
-            key: _option(key, part) for key in sorted(faults[fault]) if key != "other" and part.has(key)
+            key: _option(key, part, topics)
+            for key in sorted(faults[fault])
+            if key != "other" and part.has(key)
         },
     )
 
 
-def _option(key: str, part: "_Table") -> Any:
+def _option(key: str, part: "_Table", topics: Topics) -> Any:
     match key:
         case "how":
             return part.choice(key, WAYS)
@@ -232,18 +237,33 @@ def _option(key: str, part: "_Table") -> Any:
             return part.take(key, bool)
         case "delay-ms":
             return part.number(key, 200, least=1, most=60_000)
+        case "by-s":
+            return part.number(key, 7_200, least=-OFF_S_MAX, most=OFF_S_MAX)
         case "part":
             return part.choice(key, [one.value for one in Part])
+        case "topic":
+            return part.choice(key, topics)
+        case "partition":
+            return _place(key, part, topics)
     return part.take(key, str)
 
 
-def _wait(part: "_Table", topics: Collection[str]) -> WaitStep:
+def _place(key: str, part: "_Table", topics: Topics) -> str:
+    words: str = part.take(key, str)
+    found = re.fullmatch(_PLACE, words)
+    if found is None:
+        raise BadScenario(f"{part.where}: `{key}` is {words!r}: expected a topic and a number, as t-0")
+    _check_partition(found["topic"], int(found["partition"]), topics, part.where)
+    return words
+
+
+def _wait(part: "_Table", topics: Topics) -> WaitStep:
     words = " ".join(part.take("wait", str).split())
     for pattern, wanted in _WAITS:
         if found := pattern.fullmatch(words):
             given = found.groupdict()
             if "topic" in given:
-                _check_known(given["topic"], topics, "topic", part.where)
+                _check_partition(given["topic"], int(given["partition"]), topics, part.where)
             return WaitStep(
                 wanted,
                 given.get("topic", ""),
@@ -256,7 +276,7 @@ def _wait(part: "_Table", topics: Collection[str]) -> WaitStep:
     )
 
 
-def _check_labels(phases: Iterable[Phase]) -> None:
+def _check_targets(phases: Iterable[Phase], topics: Topics) -> None:
     """A label is given before it is used, and every target is one or says which nodes."""
     labels: set[str] = set()
     for number, phase in enumerate(phases, 1):
@@ -266,13 +286,24 @@ def _check_labels(phases: Iterable[Phase]) -> None:
                 _check_known(step.label, labels | {"all"}, "label", where)
             if isinstance(step, FaultStep):
                 for words in filter(None, (step.target, step.other)):
-                    _check_target(words, labels, where)
+                    _check_target(words, labels, topics, where)
                 labels |= {step.label} - {""}
 
 
-def _check_target(words: str, labels: Collection[str], where: str) -> None:
-    if words not in labels and (problem := problem_of(words)):
+def _check_target(words: str, labels: Collection[str], topics: Topics, where: str) -> None:
+    if words in labels:
+        return
+    if problem := problem_of(words):
         raise BadScenario(f"{where}: {problem}{_did_you_mean(words, labels)}")
+    if (found := partition_of(words)) is not None:
+        _check_partition(*found, topics, where)
+
+
+def _check_partition(topic: str, partition: int, topics: Topics, where: str) -> None:
+    _check_known(topic, topics, "topic", where)
+    if partition >= topics[topic]:
+        has = f"the partitions 0 to {topics[topic] - 1}" if topics[topic] > 1 else "only partition 0"
+        raise BadScenario(f"{where}: there is no {topic}-{partition}: {topic} has {has}")
 
 
 # --- tables --------------------------------------------------------------------------------------------

@@ -132,11 +132,14 @@ class Player:
             self._session.progress(f"{passed:.0f} of {phase.seconds:g} s")
             before = self._session.ground.lives()
             label = self._make(FaultStep(drawn.fault, drawn.target), targets, drawn.seed, is_random=True)
-            time.sleep(drawn.seconds)
+            under = [fault for faults in self._open.values() for fault in faults]
+            end = time.monotonic() + drawn.seconds
+            while time.monotonic() < end:
+                self._pass_time()
             if label:
-                self._session.check_alive(before, self._open[label])
+                self._session.check_alive(before, under)
                 self._heal(label)
-            self._session.come_back()
+            self._wait_in_sync()
 
     # --- steps -----------------------------------------------------------------------------------------
 
@@ -266,7 +269,7 @@ class Player:
         newest: Mapping[str, Any] = {}
         for node in self._cluster.controllers:
             path = f"/v1/partitions/{step.topic}/{step.partition}"
-            answered, text = probe("127.0.0.1", node.http_port, path, _HTTP_S)
+            answered, text = probe(self._cluster.host, node.http_port, path, _HTTP_S)
             if answered:
                 found = json.loads(text)
                 if found["partition_epoch"] >= newest.get("partition_epoch", -1):

@@ -18,10 +18,13 @@ from typing import Protocol
 import click
 
 from holdfast.cli.extras import require
+from holdfast.cli.options import CommandAnswer, output
 from holdfast.cli.progress import Progress
+from holdfast.cli.report_option import report_option
 from holdfast.drills.demo.producers import Producers
 from holdfast.drills.demo.watch import ClusterWatch, describe_wait
-from holdfast.drills.story import add_load, add_metadata, report_option, verdict_row, write_report
+from holdfast.drills.story import add_load, add_metadata, verdict_row, write_report
+from holdfast.durability.verdict import Verdict
 from holdfast.localcluster.compose import ComposeCluster
 from holdfast.localcluster.nodes import ClusterError, Node
 from holdfast.localcluster.processes import LocalCluster
@@ -89,6 +92,7 @@ class DemoLoad:
     "--keep", type=click.Path(path_type=Path, file_okay=False), help="Keep data, logs and ledgers here."
 )
 @report_option
+@output
 def command(
     records: int,
     record_size: int,
@@ -99,6 +103,7 @@ def command(
     driver: str,
     keep: Path | None,
     report_file: Path | None,
+    output: str,
 ) -> None:
     """Kill brokers and the active controller under load, then prove what survived. Exit 0: nothing lost."""
     require("spark")
@@ -107,7 +112,8 @@ def command(
         raise click.UsageError(f"--keep {keep}: the folder is not empty; choose a new one")
     folder = (keep or Path(tempfile.mkdtemp(prefix="holdfast-demo-"))).absolute()
     folder.mkdir(parents=True, exist_ok=True)
-    report = DemoReport()
+    report = DemoReport(is_for_people=output == "text")
+    answer = CommandAnswer("demo", {"seed": seed})
     report.say(f"seed {seed}, data in {folder}")
     code = 1
     try:
@@ -125,29 +131,41 @@ def command(
                 kills=() if no_kill else KILLS,
             )
             verdict = demo.verdict()
+            answer.data |= verdict_row(verdict)
             if report_file is not None:
                 write_report(report_file, [folder / HISTORY_FILE])
                 report.say(f"report: {report_file}")
-        code = verdict  # not earlier: a cluster that could not be stopped still needs its folder
+        code = verdict.exit_code  # not earlier: a cluster that could not be stopped still needs its folder
     except ClusterError as error:
         report.say(f"FAILED: {error}")
+        answer.errors.append({"code": "CLUSTER_ERROR", "message": str(error)})
     finally:
         if keep is None and code == 0:
             shutil.rmtree(folder, ignore_errors=True)
         else:
             report.say(f"kept: {folder}")
+    if output == "json":
+        if code and not answer.errors:
+            answer.errors.append({"code": "NOT_GOOD", "message": "the verdict is not good: see data"})
+        answer.show(output, "")
     sys.exit(code)
 
 
 class DemoReport:
     """Lines of what happens, with seconds since the start."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_for_people: bool) -> None:
+        """`is_for_people`: on stdout; else on stderr, beside an answer for programs."""
         self._start = time.monotonic()
+        self._is_for_people = is_for_people
 
     def say(self, text: str) -> None:
         """Print one line."""
-        click.echo(f"[{time.monotonic() - self._start:6.1f}s] {text}")
+        self.show(f"[{time.monotonic() - self._start:6.1f}s] {text}")
+
+    def show(self, text: str) -> None:
+        """Print lines as they are."""
+        click.echo(text, err=not self._is_for_people)
 
 
 @contextmanager
@@ -185,6 +203,7 @@ class Demo:
         self._cluster = cluster
         self._folder = folder
         self._say = report.say
+        self._show = report.show
         self._chance = chance
         self._watch = ClusterWatch(cluster.bootstrap_servers)
         self._history = history
@@ -261,8 +280,8 @@ class Demo:
             self._say("  " + describe_wait(producers.wait_new_leaders(led, killed_ns)))
         return node
 
-    def verdict(self) -> int:
-        """Print Spark's verdict; returns the exit code of `holdfast validate`."""
+    def verdict(self) -> Verdict:
+        """Print Spark's verdict; its exit code is that of `holdfast validate`."""
         from holdfast.durability.validate import ValidateOptions, run
 
         self._say("Spark compares the ledgers with what the cluster serves")
@@ -278,11 +297,11 @@ class Demo:
             self._progress.phase,
         )
         self._progress.rest()
-        click.echo(verdict.as_text())
+        self._show(verdict.as_text())
         add_metadata(self._history, self._cluster.bootstrap_servers)
         add_load(self._history, self._folder / "ledger", TOPIC)
         self._history.close()
         self._history.write(**verdict_row(verdict))
         good = verdict.exit_code == 0
         self._say("nothing acknowledged was lost, duplicated or reordered" if good else "NOT GOOD: see above")
-        return verdict.exit_code
+        return verdict

@@ -11,9 +11,12 @@ from holdfast.durability.rules import (
     damaged,
     diverged,
     duplicated,
+    epoch_checkpoint,
     epoch_order,
     file_order,
+    headers_changed,
     incomplete,
+    key_changed,
     lost,
     lost_weakly_acked,
     misplaced,
@@ -23,13 +26,14 @@ from holdfast.durability.rules import (
     reordered,
     reordered_unacked,
     rewritten,
+    timestamp_changed,
     unexpected,
 )
 from holdfast.durability.rules.rule import END_OF_ROW, Rule
 
 _MODULES = (
-    lost, moved, duplicated, unexpected, misplaced, corrupt, reordered, overtaken,
-    diverged, damaged, incomplete, rewritten, epoch_order, file_order,
+    lost, moved, duplicated, unexpected, misplaced, corrupt, key_changed, headers_changed, timestamp_changed,
+    reordered, overtaken, diverged, damaged, incomplete, rewritten, epoch_order, epoch_checkpoint, file_order,
     recovered, lost_weakly_acked, reordered_unacked,
 )  # fmt: skip
 #: Name -> rule, in the order of a report.
@@ -37,15 +41,23 @@ RULES: dict[str, Rule] = {module.RULE.name: module.RULE for module in _MODULES}
 
 #: Sends with the log rows that bear their name. Rows of `damaged` and `foreign` state have no name.
 PAIRS_SQL = """
+SELECT *, coalesce(placed AND NOT (key_differ OR headers_differ OR timestamp_differs), false) AS perfect
+FROM (
 SELECT s.run, coalesce(s.producer, l.producer) AS producer, coalesce(s.pseq, l.pseq) AS pseq,
        s.topic, s.partition, s.offset, s.leader_epoch, s.acked, s.weakly_acked, s.refused,
        s.pseq IS NOT NULL AS known,
        l.topic AS log_topic, l.partition AS log_partition, l.offset AS log_offset, l.state,
        l.topic IS NOT NULL AND s.value_crc32c IS NOT NULL AND l.value_crc32c <> s.value_crc32c AS differs,
-       coalesce((s.acked OR s.weakly_acked) AND l.partition = s.partition AND l.offset = s.offset
-                AND l.value_crc32c = s.value_crc32c, false) AS perfect
+       s.timestamp_ms, s.key_crc32c, s.headers_crc32c, l.timestamp_ms AS log_timestamp_ms,
+       l.key_crc32c AS log_key_crc32c, l.headers_crc32c AS log_headers_crc32c,
+       s.timestamp_ms IS NOT NULL AND l.topic IS NOT NULL AND NOT s.key_crc32c <=> l.key_crc32c AS key_differ,
+       s.timestamp_ms IS NOT NULL AND l.topic IS NOT NULL AND NOT s.headers_crc32c <=> l.headers_crc32c
+           AS headers_differ,
+       coalesce(s.timestamp_ms <> l.timestamp_ms, false) AS timestamp_differs,
+       (s.acked OR s.weakly_acked) AND l.partition = s.partition AND l.offset = s.offset
+           AND l.value_crc32c = s.value_crc32c AS placed
 FROM sends s
-FULL OUTER JOIN log l ON s.producer = l.producer AND s.pseq = l.pseq AND s.topic = l.topic
+FULL OUTER JOIN log l ON s.producer = l.producer AND s.pseq = l.pseq AND s.topic = l.topic)
 """
 
 NEAR_SQL = """
@@ -53,9 +65,11 @@ SELECT l.* FROM log l
 LEFT SEMI JOIN (SELECT DISTINCT producer, pseq FROM odd) o ON l.producer = o.producer AND l.pseq = o.pseq
 """
 
+#: Of view `odd`: sends without an offset of their own that the log has in their partition.
+SEEN_UNPLACED_SQL = "known AND offset IS NULL AND log_partition = partition AND NOT refused"
 #: Sends at an offset not above those of earlier sends of their producer to the partition. A send without an
 #: offset of its own has that of its first record in the log.
-ORDER_SQL = """
+ORDER_SQL = f"""
 SELECT topic, partition, offset, run, producer, pseq, acked, highest, highest_acked
 FROM (SELECT *, max(offset) OVER earlier AS highest,
              max(CASE WHEN acked THEN offset END) OVER earlier AS highest_acked
@@ -63,7 +77,7 @@ FROM (SELECT *, max(offset) OVER earlier AS highest,
             FROM sends WHERE offset IS NOT NULL
             UNION ALL
             SELECT topic, partition, min(log_offset), run, producer, pseq, false
-            FROM odd WHERE known AND offset IS NULL AND log_partition = partition AND NOT refused
+            FROM odd WHERE {SEEN_UNPLACED_SQL}
             GROUP BY topic, partition, run, producer, pseq)
       WINDOW earlier AS (PARTITION BY producer, topic, partition ORDER BY pseq
                          ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING))

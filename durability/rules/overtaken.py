@@ -16,7 +16,7 @@ RULE = Rule(
                concat('acknowledged ', latest - t1, ' ns before a record below it was sent') AS detail
         FROM (SELECT topic, partition, offset, run, producer, pseq, t1,
                      max(t0) OVER (PARTITION BY topic, partition ORDER BY offset
-                                   ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS latest
+                                   RANGE BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS latest
               FROM sends WHERE acked)
         WHERE latest > t1""",
 )

@@ -2,9 +2,10 @@
 
 Views that the queries read:
 - `sends`: one row a send (durability.ledger). A send is *acked* when acks=all was promised and answered.
-- `log`: topic, partition, offset, state, producer, pseq, value_crc32c: one row a record that the cluster
-  serves. `state` is `good`; `damaged` (its own checksum does not hold, so its name cannot be trusted);
-  `foreign` (no value of a ledger's producer). A value names (producer, pseq), unique in a topic.
+- `log`: topic, partition, offset, state, producer, pseq, value_crc32c, timestamp_ms, key_crc32c,
+  headers_crc32c: one row a record that the cluster serves. The timestamp is NULL where the broker has set
+  it. `state` is `good`; `damaged` (its own checksum does not hold, so its name cannot be trusted); `foreign`
+  (no value of a ledger's producer). A value names (producer, pseq), unique in a topic.
 - `odd`: every send with each log row that bears its name, without the perfect pairs (`PAIRS_SQL`): of a good
   cluster nothing is left. `near`: all log rows of the sends in `odd`, the perfect ones too.
 - `disordered`: sends at offsets below that of an earlier send of their producer (`ORDER_SQL`).
@@ -12,6 +13,9 @@ Views that the queries read:
   afterwards: log rows lie below it).
 - `replica`, `marks`: batches of replica segment files, and each replica's high watermark. A row with a
   `problem` cannot be read; an empty segment is a row with nothing but its first offset.
+- `epochs`: broker, topic, partition, epoch, start_offset, end_offset, flushed_offset: rows of replicas'
+  leader epoch checkpoints; end_offset is where the next epoch begins, NULL of the last one. Below
+  flushed_offset a checkpoint is as new as the log.
 - `members`: broker, topic, partition, is_in_sync: replicas that there should be, of brokers whose log
   dirs are known.
 """
@@ -25,12 +29,16 @@ class Looks(Enum):
 
     #: sends and log rows that are no perfect pairs
     PAIRS = "pairs"
+    #: the same, and the keys, headers and timestamps that newer ledgers tell
+    FIELDS = "fields"
     #: the order of the ledger's own offsets
     ORDER = "order"
     #: times of sends and answers, all of one clock
     TIMES = "times"
     #: segment files of replicas
     REPLICAS = "replicas"
+    #: segment files, and the checkpoints of leader epochs beside them
+    EPOCHS = "epochs"
     #: segment files, and who should have them
     MEMBERS = "members"
 
@@ -53,7 +61,7 @@ class Rule:
     @property
     def is_of_replicas(self) -> bool:
         """Its rows name a replica and a place in a file."""
-        return self.looks in (Looks.REPLICAS, Looks.MEMBERS)
+        return self.looks in (Looks.REPLICAS, Looks.EPOCHS, Looks.MEMBERS)
 
 
 #: Where what a row of `replica` is known to hold ends. A batch whose crc does not hold says nothing of its

@@ -1,12 +1,13 @@
 """Kafka's frames: i32 `size`, then so many bytes, which begin with i16 `api_key` and i16 `api_version`.
 
-Pure: bytes in, frames out. Sizes are checked from the first six bytes, before memory is spent.
+Pure: bytes in, frames out. Sizes are checked from the first four to six bytes, before memory is spent.
 """
 
 import struct
 
 from holdfast.protocol.frames import FRAME_MAX_BYTES, Frame, FrameDecoder, FrameError
 
+_SIZE = struct.Struct(">i")
 _SIZE_AND_KEY = struct.Struct(">ih")
 _PRODUCE = 0
 
@@ -24,7 +25,7 @@ class KafkaFrameDecoder(FrameDecoder):
 
     def __init__(self, frame_max_bytes: int = FRAME_MAX_BYTES) -> None:
         super().__init__(frame_max_bytes, REQUEST_MAX_BYTES)
-        self._need = _SIZE_AND_KEY.size
+        self._need = _SIZE.size
 
     def feed(self, data: bytes) -> list[Frame]:
         """The frames that `data` completes, without their size. Raises: FrameError; the decoder is spent
@@ -37,9 +38,13 @@ class KafkaFrameDecoder(FrameDecoder):
         frames: list[Frame] = []
         position = 0
         left = len(view)
-        self._need, self.pending_bytes, self.pending_body_bytes = _SIZE_AND_KEY.size, 0, 0
+        self._need, self.pending_bytes, self.pending_body_bytes = _SIZE.size, 0, 0
         try:
-            while left >= _SIZE_AND_KEY.size:
+            while left >= _SIZE.size:
+                if left < _SIZE_AND_KEY.size:
+                    self._check_any_size(_SIZE.unpack_from(view, position)[0])
+                    self._need = _SIZE_AND_KEY.size
+                    break
                 size, api_key = self._size(view, position)
                 if left < 4 + size:
                     self._need = self.pending_bytes = 4 + size
@@ -60,14 +65,20 @@ class KafkaFrameDecoder(FrameDecoder):
     def _size(self, view: memoryview, position: int) -> tuple[int, int]:
         """(size, api key)."""
         size, api_key = _SIZE_AND_KEY.unpack_from(view, position)
-        if size < REQUEST_MIN_BYTES:
-            raise FrameError(f"a frame of {size} bytes: a Kafka request has {REQUEST_MIN_BYTES} at least")
+        self._check_any_size(size)
         limit = (
             self._frame_max_bytes if api_key == _PRODUCE else min(REQUEST_MAX_BYTES, self._frame_max_bytes)
         )
         if size > limit:
             raise FrameError(f"a frame of {size} bytes for api key {api_key} is larger than {limit}")
         return size, api_key
+
+    def _check_any_size(self, size: int) -> None:
+        """What is too small or too large for every request."""
+        if size < REQUEST_MIN_BYTES:
+            raise FrameError(f"a frame of {size} bytes: a Kafka request has {REQUEST_MIN_BYTES} at least")
+        if size > self._frame_max_bytes:
+            raise FrameError(f"a frame of {size} bytes is larger than {self._frame_max_bytes}")
 
 
 def bytes_of(frame: Frame) -> memoryview:

@@ -33,6 +33,7 @@ TRANSLATIONS: dict[KafkaApi, Translation] = {
     KafkaApi.API_VERSIONS: cluster.api_versions,
     KafkaApi.CREATE_TOPICS: topics.create_topics,
     KafkaApi.DELETE_TOPICS: topics.delete_topics,
+    KafkaApi.DELETE_RECORDS: offsets.delete_records,
     KafkaApi.INIT_PRODUCER_ID: producer_ids.init_producer_id,
     KafkaApi.OFFSET_FOR_LEADER_EPOCH: offsets.offset_for_leader_epoch,
     KafkaApi.DESCRIBE_CONFIGS: configs.describe_configs,

@@ -1,6 +1,6 @@
 """Every kind of fault by name. Importing this module registers how each is undone."""
 
-from holdfast.localcluster.faults import clients, damage, disks, limits, network, processes
+from holdfast.localcluster.faults import clients, clocks, damage, disks, limits, network, processes
 from holdfast.localcluster.faults.fault import Fault
 
 FAULTS: dict[str, type[Fault]] = {
@@ -20,6 +20,7 @@ FAULTS: dict[str, type[Fault]] = {
         limits.LimitedStart,
         network.Partition,
         network.SlowLinks,
+        clocks.ClockJump,
         disks.FullDisk,
         disks.FrozenDisk,
         disks.SlowDisk,

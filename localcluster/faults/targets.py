@@ -41,6 +41,12 @@ def problem_of(words: str) -> str:
     return f"no target {words!r}; possible: {POSSIBLE}"
 
 
+def partition_of(words: str) -> tuple[str, int] | None:
+    """(topic, partition) that a target is found by; None for one that no partition says."""
+    found = _OF_PARTITION.fullmatch(" ".join(words.split()))
+    return None if found is None else (found[2], int(found[3]))
+
+
 class Targets:
     """Finds nodes of one cluster. Close it at the end."""
 

@@ -65,7 +65,7 @@ class LoopDisk:
             raise ClusterError(f"{self.image} exists already: remove it if nothing in it is needed") from None
         with os.fdopen(descriptor, "wb") as image:
             image.truncate(IMAGE_BYTES)
-        _run(*self.file_system.make, str(self.image))
+        run_tool(*self.file_system.make, str(self.image))
         self.folder.mkdir(parents=True, exist_ok=True)
 
     def is_mounted(self) -> bool:
@@ -83,7 +83,7 @@ class LoopDisk:
                 return
             options = ",".join(("loop", "noatime", "nodev", "nosuid", *self.file_system.options))
             command = ("mount", "-t", self.file_system.kind, "-o", options, str(self.image), str(self.folder))
-            _run(*command, inherited=lock)
+            run_tool(*command, inherited=lock)
             assert self.is_mounted(), f"{self.folder} was mounted just now"
 
     def unmount(self) -> None:
@@ -92,7 +92,7 @@ class LoopDisk:
         with self._alone() as lock:
             while self.is_mounted():
                 try:
-                    _run("umount", str(self.folder), inherited=lock)
+                    run_tool("umount", str(self.folder), inherited=lock)
                 except ClusterError:
                     if time.monotonic() > deadline:
                         raise
@@ -189,11 +189,21 @@ def _unescaped(path: str) -> str:
     return path
 
 
-def _run(*command: str, inherited: int | None = None) -> None:
+def run_tool(*command: str, inherited: int | None = None) -> str:
+    """What a tool of the machine prints. Ctrl-C in the terminal is not for it: a mount is not left half done.
+
+    `inherited`: a descriptor that it keeps open. Raises: ClusterError.
+    """
     pass_fds = () if inherited is None else (inherited,)
     try:
         done = subprocess.run(
-            command, capture_output=True, text=True, timeout=_COMMAND_S, check=False, pass_fds=pass_fds
+            command,
+            capture_output=True,
+            text=True,
+            timeout=_COMMAND_S,
+            check=False,
+            pass_fds=pass_fds,
+            start_new_session=True,
         )
     except FileNotFoundError:
         raise ClusterError(f"{command[0]} is not installed here") from None
@@ -201,3 +211,4 @@ def _run(*command: str, inherited: int | None = None) -> None:
         raise ClusterError(f"`{' '.join(command)}` took longer than {_COMMAND_S:.0f} s") from None
     if done.returncode != 0:
         raise ClusterError(f"`{' '.join(command)}` failed: {done.stderr.strip()}")
+    return done.stdout

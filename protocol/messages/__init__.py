@@ -10,6 +10,7 @@ from holdfast.protocol.messages import (
     committed_offsets,
     configs,
     create_partitions,
+    delete_records,
     elect_leaders,
     features,
     fetch,
@@ -43,7 +44,7 @@ APIS: dict[ApiKey, Api] = {
     api.key: api
     for api in (
         Api(ApiKey.PRODUCE, produce.ProduceRequest, produce.ProduceResponse),
-        Api(ApiKey.FETCH, fetch.FetchRequest, fetch.FetchResponse, max_version=1),
+        Api(ApiKey.FETCH, fetch.FetchRequest, fetch.FetchResponse, max_version=2),
         Api(ApiKey.LIST_OFFSETS, list_offsets.ListOffsetsRequest, list_offsets.ListOffsetsResponse),
         Api(ApiKey.METADATA, metadata.MetadataRequest, metadata.MetadataResponse),
         Api(
@@ -62,6 +63,11 @@ APIS: dict[ApiKey, Api] = {
         Api(ApiKey.API_VERSIONS, api_versions.ApiVersionsRequest, api_versions.ApiVersionsResponse),
         Api(ApiKey.CREATE_TOPICS, topics.CreateTopicsRequest, topics.CreateTopicsResponse),
         Api(ApiKey.DELETE_TOPICS, topics.DeleteTopicsRequest, topics.DeleteTopicsResponse),
+        Api(
+            ApiKey.DELETE_RECORDS,
+            delete_records.DeleteRecordsRequest,
+            delete_records.DeleteRecordsResponse,
+        ),
         Api(ApiKey.INIT_PRODUCER_ID, producer_ids.InitProducerIdRequest, producer_ids.InitProducerIdResponse),
         Api(
             ApiKey.OFFSET_FOR_LEADER_EPOCH,
@@ -118,7 +124,7 @@ APIS: dict[ApiKey, Api] = {
             ApiKey.BROKER_HEARTBEAT,
             broker_registration.BrokerHeartbeatRequest,
             broker_registration.BrokerHeartbeatResponse,
-            max_version=2,
+            max_version=3,
         ),
         Api(
             ApiKey.UNREGISTER_BROKER,
@@ -141,6 +147,7 @@ APIS: dict[ApiKey, Api] = {
             topics.DescribeTopicPartitionsRequest,
             topics.DescribeTopicPartitionsResponse,
         ),
+        Api(ApiKey.FETCH_SNAPSHOT, quorum.FetchSnapshotRequest, quorum.FetchSnapshotResponse),
         Api(ApiKey.ADD_RAFT_VOTER, quorum.AddRaftVoterRequest, quorum.AddRaftVoterResponse),
     )
 }

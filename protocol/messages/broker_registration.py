@@ -60,7 +60,7 @@ class BrokerRegistrationResponse:
 
 @message
 class OfflineTopic:
-    """Partitions of a topic whose logs on the broker are out of use, or are in use again."""
+    """Partitions of a topic whose logs on the broker are out of use, in use again, or low on space."""
 
     topic_id: bytes = field(uuid, "Topic.")
     partitions: tuple[int, ...] = field(array(int32), "Indexes, ascending.")
@@ -89,6 +89,12 @@ class BrokerHeartbeatRequest:
         array_of(OfflineTopic),
         "Damaged replicas that are fetched anew, and that the broker's registration still names.",
         since=2,
+        default=(),
+    )
+    low_on_space: tuple[OfflineTopic, ...] = field(
+        array_of(OfflineTopic),
+        "Replicas that take no records of clients because too little is left of their log dir's disk.",
+        since=3,
         default=(),
     )
 

@@ -47,6 +47,12 @@ class FetchPartition:
         since=1,
         default=False,
     )
+    log_start_offset: int = field(
+        int64,
+        "Where a follower's log begins, durably; -1 for consumers.",
+        since=2,
+        default=-1,
+    )
 
 
 @message
@@ -126,6 +132,12 @@ class FetchPartitionResponse:
     leader_epoch: int = field(int32, "Epoch of that leader.")
     records: memoryview = field(
         records, "Whole record batches; the first may begin below the offset asked for."
+    )
+    snapshot_id: EpochEndOffset | None = field(
+        nullable(struct(EpochEndOffset)),
+        "Of the metadata log: fetch this snapshot first, with FetchSnapshot (K14).",
+        since=2,
+        default=None,
     )
 
 

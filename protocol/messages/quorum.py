@@ -1,4 +1,6 @@
-"""Vote (52), BeginQuorumEpoch (53), EndQuorumEpoch (54), DescribeQuorum (55), AddRaftVoter (80) (K1-K16)."""
+"""Vote (52), BeginQuorumEpoch (53), EndQuorumEpoch (54), DescribeQuorum (55), FetchSnapshot (59),
+AddRaftVoter (80) (K1-K16).
+"""
 
 from holdfast.protocol.schema.fields import (
     array,
@@ -10,6 +12,7 @@ from holdfast.protocol.schema.fields import (
     int64,
     message,
     nullable,
+    records,
     sentence,
     string,
     uuid,
@@ -130,3 +133,34 @@ class AddRaftVoterResponse:
     )
     error_message: str | None = field(nullable(sentence), "What to do about the error.")
     directory_id: bytes | None = field(nullable(uuid), "The voter's directory from now on, null on error.")
+
+
+@message
+class FetchSnapshotRequest:
+    """Ask the quorum's leader for a piece of a snapshot that a fetch was answered with (K14)."""
+
+    cluster_id: str = field(string, "Refuses strangers.")
+    replica_id: int = field(int32, "Node id of a quorum member, -1 for a tool.")
+    current_leader_epoch: int = field(int32, "Epoch that the sender believes in.")
+    snapshot_epoch: int = field(int32, "Epoch of the snapshot.")
+    snapshot_end_offset: int = field(int64, "Its end, exclusive.")
+    position: int = field(int64, "First byte that is wanted.")
+    max_bytes: int = field(int32, "Most bytes in the answer.")
+    voter_directory_id: bytes | None = field(
+        nullable(uuid), "Set by voters: INVALID_VOTER_KEY when the metadata log names another (K8)."
+    )
+
+
+@message
+class FetchSnapshotResponse:
+    """A piece of the snapshot's file."""
+
+    error_code: int = field(
+        int16, "NONE, SNAPSHOT_NOT_FOUND, POSITION_OUT_OF_RANGE, NOT_LEADER_OR_FOLLOWER, ..."
+    )
+    error_message: str | None = field(nullable(sentence), "What to do about the error.")
+    leader_id: int = field(int32, "Leader known there, -1 for none.")
+    leader_epoch: int = field(int32, "The receiver's epoch.")
+    size: int = field(int64, "Bytes of the whole file, -1 on error.")
+    position: int = field(int64, "Where the bytes belong.")
+    data: memoryview = field(records, "Bytes of the file, some unless it ends there.")

@@ -106,7 +106,10 @@ def render(record_classes: Mapping[int, type]) -> str:
     return "\n".join(parts).rstrip() + "\n"
 
 
-_RECORDS_TEXT = "A record's value is msgpack `[record_key, version, fields]`, the fields as in messages.\n"
+_RECORDS_TEXT = (
+    "A record's value is msgpack `[record_key, version, fields]`, the fields as in messages. Those from 200 "
+    "on are in snapshots only.\n"
+)
 
 
 def _title(api: Api) -> str:

@@ -20,12 +20,15 @@ from holdfast.protocol.messages.quorum import (
     BeginQuorumEpochRequest,
     DescribeQuorumResponse,
     EndQuorumEpochRequest,
+    FetchSnapshotRequest,
+    FetchSnapshotResponse,
     QuorumReplica,
     VoteRequest,
 )
 from holdfast.raft.core.config import RaftConfig
 from holdfast.raft.core.log_shape import LogShape
 from holdfast.raft.core.quorum import QuorumState
+from holdfast.raft.core.snapshot_format import SnapshotId
 from holdfast.raft.core.voter_directories import VoterDirectories
 
 Refusal: TypeAlias = tuple[ErrorCode, str]
@@ -33,6 +36,9 @@ Refusal: TypeAlias = tuple[ErrorCode, str]
 #: A request raises the epoch by so many elections at most. A peer that is further ahead is believed once this
 #: node has asked a configured voter itself: else one request would use up the epochs, and end all elections.
 EPOCH_JUMP_MAX = 1_000
+
+#: Most bytes of a snapshot in one answer.
+PIECE_BYTES_MAX = 1 << 20
 
 _NO_RECORDS = memoryview(b"")
 
@@ -98,6 +104,19 @@ def check_fetch(request: FetchRequest, config: RaftConfig) -> Refusal | None:
     if row.fetch_offset < 0 or (row.fetch_offset > 0 and row.last_fetched_epoch < 0):
         return ErrorCode.INVALID_REQUEST, (
             f"fetch offset {row.fetch_offset} without the epoch of the batch before it: send both"
+        )
+    return None
+
+
+def check_fetch_snapshot(request: FetchSnapshotRequest, config: RaftConfig) -> Refusal | None:
+    """Why a fetch of a snapshot is refused as a whole, None if it is not."""
+    refusal = _check_cluster(request.cluster_id, config)
+    if refusal is not None:
+        return refusal
+    if request.replica_id == config.node_id or request.position < 0 or request.max_bytes < 1:
+        return ErrorCode.INVALID_REQUEST, (
+            f"replica {request.replica_id} cannot fetch {request.max_bytes} bytes at {request.position} from "
+            "this node: send its own node.id, and a position"
         )
     return None
 
@@ -172,7 +191,7 @@ def data(leader_id: int, raft_epoch: int, shape: LogShape, high_watermark: int) 
             0,
             ErrorCode.NONE,
             high_watermark,
-            0,
+            shape.start.end_offset,
             shape.log_end_offset,
             None,
             leader_id,
@@ -191,7 +210,7 @@ def diverging(leader_id: int, raft_epoch: int, shape: LogShape, point: tuple[int
             0,
             ErrorCode.NONE,
             -1,
-            0,
+            shape.start.end_offset,
             shape.log_end_offset,
             EpochEndOffset(*point),
             leader_id,
@@ -199,6 +218,36 @@ def diverging(leader_id: int, raft_epoch: int, shape: LogShape, point: tuple[int
             _NO_RECORDS,
         )
     )
+
+
+def snapshot_first(leader_id: int, raft_epoch: int, shape: LogShape, id: SnapshotId) -> FetchResponse:
+    """The replica's log ends below what this log still has: which snapshot to fetch (K14). No high
+    watermark (R82)."""
+    return _one_row(
+        FetchPartitionResponse(
+            METADATA_TOPIC_ID,
+            0,
+            ErrorCode.NONE,
+            -1,
+            shape.start.end_offset,
+            shape.log_end_offset,
+            None,
+            leader_id,
+            raft_epoch,
+            _NO_RECORDS,
+            EpochEndOffset(id.epoch, id.offset),
+        )
+    )
+
+
+def piece(leader_id: int, raft_epoch: int, position: int) -> FetchSnapshotResponse:
+    """The leader's answer, into which the shell puts the bytes and the size of the file."""
+    return FetchSnapshotResponse(ErrorCode.NONE, None, leader_id, raft_epoch, -1, position, _NO_RECORDS)
+
+
+def no_piece(refusal: Refusal, leader_id: int, raft_epoch: int) -> FetchSnapshotResponse:
+    """Why there are no bytes of a snapshot, and where the leader is."""
+    return FetchSnapshotResponse(*refusal, leader_id, raft_epoch, -1, -1, _NO_RECORDS)
 
 
 def not_leader(asked_epoch: int | None, raft_epoch: int, leader_id: int, is_voter: bool) -> FetchResponse:
@@ -288,4 +337,20 @@ def fetch_request(config: RaftConfig, state: QuorumState, shape: LogShape, may_w
         voter_ids=tuple(sorted(config.voters)),
         voter_directory_id=state.directory_id if config.is_voter else None,
         is_admitted=state.is_admitted,
+    )
+
+
+def fetch_snapshot_request(
+    config: RaftConfig, state: QuorumState, id: SnapshotId, position: int
+) -> FetchSnapshotRequest:
+    """The next piece of a snapshot."""
+    return FetchSnapshotRequest(
+        config.cluster_id,
+        config.node_id,
+        state.raft_epoch,
+        id.epoch,
+        id.offset,
+        position,
+        PIECE_BYTES_MAX,
+        state.directory_id if config.is_voter else None,
     )

@@ -30,6 +30,9 @@ class RaftConfig:
     #: longest time that a fetch without news stays parked at the leader (K10)
     fetch_max_wait_ms: int = 500
     fetch_max_bytes: int = BATCH_MAX_BYTES
+    #: a snapshot is made after so many bytes of committed log, or so long when there are any; None: never
+    snapshot_bytes: int | None = None
+    snapshot_interval_ms: int | None = None
 
     def validate(self) -> None:
         """Raises: ValueError, with a text that says what to change."""

@@ -1,5 +1,5 @@
 """Control records of the metadata log: LeaderChange, the first batch of every raft epoch (K12), and Voters,
-which names the voters' directories (K8).
+which names the voters' directories (K8); and those of a snapshot, its first and its last record (K15).
 
 The key is Kafka's (version, type); the value is msgpack in schema order, like metadata records.
 """
@@ -18,6 +18,7 @@ from holdfast.protocol.schema.fields import (
     encode_message,
     field,
     int32,
+    int64,
     message,
     uuid,
 )
@@ -26,6 +27,8 @@ from holdfast.runtime.api import Buffer
 _KEY = struct.Struct(">hh")
 _VERSION = 0
 LEADER_CHANGE = 2
+SNAPSHOT_HEADER = 3
+SNAPSHOT_FOOTER = 4
 VOTERS = 6
 
 
@@ -56,6 +59,29 @@ class VotersRecord:
     directories: tuple[VoterDirectory, ...] = field(array_of(VoterDirectory), "By voter.")
 
 
+@message
+class SnapshotHeaderRecord:
+    """The first record of a snapshot: what the log below its offset said of the voters."""
+
+    timestamp_ms: int = field(int64, "Wall time when it was made.")
+    voters: tuple[int, ...] = field(array(int32), "All voters, ascending.")
+    directories: tuple[VoterDirectory, ...] = field(
+        array_of(VoterDirectory), "Directories of the voters that are known, by voter (K8)."
+    )
+
+
+@message
+class SnapshotFooterRecord:
+    """The last record of a snapshot: without it, the file is half written."""
+
+    value_count: int = field(int64, "Records between header and footer.")
+    crc32c: int = field(int64, "Of all bytes before this batch.")
+
+
+#: key of every SnapshotHeader record
+SNAPSHOT_HEADER_KEY = _KEY.pack(_VERSION, SNAPSHOT_HEADER)
+#: key of every SnapshotFooter record
+SNAPSHOT_FOOTER_KEY = _KEY.pack(_VERSION, SNAPSHOT_FOOTER)
 #: key of every LeaderChange record
 LEADER_CHANGE_KEY = _KEY.pack(_VERSION, LEADER_CHANGE)
 #: key of every Voters record
@@ -77,7 +103,14 @@ def encode_voters(record: VotersRecord) -> bytes:
     return _encode(record)
 
 
-def _encode(record: LeaderChangeRecord | VotersRecord) -> bytes:
+def encode_snapshot_control(record: SnapshotHeaderRecord | SnapshotFooterRecord) -> bytes:
+    """The value of a snapshot's first or last record."""
+    return _encode(record)
+
+
+def _encode(
+    record: LeaderChangeRecord | VotersRecord | SnapshotHeaderRecord | SnapshotFooterRecord,
+) -> bytes:
     packed: bytes = msgpack.packb(encode_message(record, _VERSION, Attachment()))
     return packed
 
@@ -94,6 +127,17 @@ def decode_voters(record: Record) -> VotersRecord | None:
     if record.key != VOTERS_KEY or record.value is None:
         return None
     return decode_message(VotersRecord, msgpack.unpackb(record.value), _VERSION, memoryview(b""))
+
+
+def decode_snapshot_control(record: Record) -> SnapshotHeaderRecord | SnapshotFooterRecord | None:
+    """A snapshot's header or footer, None for another type. Raises: SchemaError, ValueError."""
+    if record.value is None:
+        return None
+    if record.key == SNAPSHOT_HEADER_KEY:
+        return decode_message(SnapshotHeaderRecord, msgpack.unpackb(record.value), _VERSION, memoryview(b""))
+    if record.key == SNAPSHOT_FOOTER_KEY:
+        return decode_message(SnapshotFooterRecord, msgpack.unpackb(record.value), _VERSION, memoryview(b""))
+    return None
 
 
 def directories_in(control_batch: Buffer) -> dict[int, bytes]:

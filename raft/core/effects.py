@@ -17,11 +17,14 @@ from holdfast.protocol.messages.quorum import (
     DescribeQuorumRequest,
     DescribeQuorumResponse,
     EndQuorumEpochRequest,
+    FetchSnapshotRequest,
+    FetchSnapshotResponse,
     QuorumEpochResponse,
     VoteRequest,
     VoteResponse,
 )
 from holdfast.raft.core.quorum import QuorumState
+from holdfast.raft.core.snapshot_format import SnapshotId
 from holdfast.rpc.core.failures import CallFailure
 from holdfast.runtime.stats import LogLine
 
@@ -32,9 +35,15 @@ RaftRequest: TypeAlias = (
     | FetchRequest
     | DescribeQuorumRequest
     | AddRaftVoterRequest
+    | FetchSnapshotRequest
 )
 RaftResponse: TypeAlias = (
-    VoteResponse | QuorumEpochResponse | FetchResponse | DescribeQuorumResponse | AddRaftVoterResponse
+    VoteResponse
+    | QuorumEpochResponse
+    | FetchResponse
+    | DescribeQuorumResponse
+    | AddRaftVoterResponse
+    | FetchSnapshotResponse
 )
 
 
@@ -120,6 +129,41 @@ class Truncated:
 
 
 @dataclass(frozen=True, slots=True)
+class SnapshotsKept:
+    """These snapshots of this node are whole, ascending; the log shall begin at the first of them now (K15),
+    None: it stays as it is."""
+
+    ids: tuple[SnapshotId, ...]
+    log_start: SnapshotId | None
+
+
+@dataclass(frozen=True, slots=True)
+class PieceSaved:
+    """The piece of a SavePiece is written, and more shall follow."""
+
+    id: SnapshotId
+    end_position: int
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotInstalled:
+    """The snapshot whose last piece was saved is whole, the owner has its state, and the log is empty and
+    begins at its end."""
+
+    id: SnapshotId
+    #: {voter: directory id} that it names (K8)
+    directories: dict[int, bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotRefused:
+    """The snapshot whose last piece was saved is no snapshot: it was deleted."""
+
+    id: SnapshotId
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class Resign:
     """The owner of the leading node asks it to resign."""
 
@@ -137,6 +181,10 @@ Event: TypeAlias = (
     | Persisted
     | Flushed
     | Truncated
+    | SnapshotsKept
+    | PieceSaved
+    | SnapshotInstalled
+    | SnapshotRefused
     | Resign
 )
 
@@ -202,12 +250,33 @@ class Read:
 
 
 @dataclass(frozen=True, slots=True)
+class ReadPiece:
+    """Bytes for an answer: of the file of a snapshot that is kept."""
+
+    id: SnapshotId
+    position: int
+    max_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class Reply:
-    """The answer to a Received. With `read`, the shell puts the records into the response's only row."""
+    """The answer to a Received. With `read`, the shell puts the records into the response's only row, or the
+    piece of a snapshot into the response."""
 
     token: int
     response: RaftResponse
-    read: Read | None = None
+    read: Read | ReadPiece | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SavePiece:
+    """Write a piece of the leader's snapshot aside, at `position`; 0 begins anew. PieceSaved comes back;
+    after the last one SnapshotInstalled or SnapshotRefused."""
+
+    id: SnapshotId
+    position: int
+    data: memoryview
+    is_last: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,5 +313,6 @@ Effect: TypeAlias = (
     | Committed
     | LeaderChanged
     | VotersWanted
+    | SavePiece
     | LogLine
 )

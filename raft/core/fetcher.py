@@ -12,6 +12,7 @@ from holdfast.protocol.messages.fetch import FetchPartitionResponse
 from holdfast.protocol.record_batch import CorruptBatch, check_batch
 from holdfast.raft.core.control_records import directories_in
 from holdfast.raft.core.log_shape import LogShape
+from holdfast.raft.core.snapshot_format import SnapshotId
 
 #: Most doublings of the delay between fetches that fail.
 _DOUBLINGS_MAX = 2
@@ -112,6 +113,13 @@ class Diverged:
 
 
 @dataclass(frozen=True, slots=True)
+class SnapshotFirst:
+    """The leader's log begins behind this one: its snapshot takes the place of this log (K14)."""
+
+    id: SnapshotId
+
+
+@dataclass(frozen=True, slots=True)
 class Batches:
     """Whole, valid batches that continue the log, each as `(epoch, base offset, end offset)`."""
 
@@ -127,12 +135,17 @@ class Unbelievable:
     why: str
 
 
-Judgement: TypeAlias = Diverged | Batches | Unbelievable
+Judgement: TypeAlias = Diverged | SnapshotFirst | Batches | Unbelievable
 
 
 def judge(row: FetchPartitionResponse, shape: LogShape, raft_epoch: int) -> Judgement:
     """What a leader's answer without an error means for the log. Damaged or wrong batches are the peer's
     fault and are refused here, before they reach the log (R84)."""
+    if row.snapshot_id is not None:
+        id = SnapshotId(row.snapshot_id.end_offset, row.snapshot_id.epoch)
+        if id.position <= shape.position or not 0 < id.offset or not 0 <= id.epoch <= raft_epoch:
+            return Unbelievable(f"{id} brings a log that ends at {shape.position} no further")
+        return SnapshotFirst(id)
     if row.diverging_epoch is not None:
         point = shape.truncation_point(row.diverging_epoch.epoch, max(0, row.diverging_epoch.end_offset))
         if point >= shape.log_end_offset:

@@ -5,10 +5,18 @@ Owns nothing; works on the member and its fetcher.
 
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.fetch import FetchPartitionResponse, FetchResponse
+from holdfast.protocol.messages.quorum import FetchSnapshotResponse
 from holdfast.raft.core import answers
-from holdfast.raft.core.effects import AppendFetched, Flush, Truncate
-from holdfast.raft.core.fetcher import Batches, Diverged, Unbelievable, judge
-from holdfast.raft.core.member import Member
+from holdfast.raft.core.effects import (
+    AppendFetched,
+    Flush,
+    PieceSaved,
+    SavePiece,
+    SnapshotRefused,
+    Truncate,
+)
+from holdfast.raft.core.fetcher import Batches, Diverged, SnapshotFirst, Unbelievable, judge
+from holdfast.raft.core.member import Download, Member
 from holdfast.raft.core.roles import Follower, Unattached
 from holdfast.rpc.core.failures import CallFailure
 
@@ -20,7 +28,8 @@ def may_fetch(member: Member) -> bool:
     return (
         isinstance(member.role, (Unattached, Follower))
         and member.fetcher.request_id is None
-        and not member.is_truncating
+        and not member.is_log_changing
+        and (member.download is None or not member.download.is_saving)
         and (shape.flushed_offset == shape.log_end_offset or not member.config.is_voter)
     )
 
@@ -32,6 +41,11 @@ def send_fetch(member: Member) -> None:
         return
     target_id = fetcher.choose(role.leader_id if isinstance(role, Follower) else None, config.is_voter)
     if target_id is None:
+        return
+    if member.download is not None and isinstance(role, Follower) and target_id == role.leader_id:
+        download = member.download
+        piece = answers.fetch_snapshot_request(config, member.state, download.id, download.position)
+        fetcher.sent(member.send(target_id, piece, config.fetch_timeout_ms), target_id)
         return
     # After a failure the answer that was lost may have had a new high watermark: then do not wait for more.
     may_wait = isinstance(role, Follower) and role.has_fetched and not fetcher.is_retry
@@ -89,11 +103,19 @@ def _take(member: Member, row: FetchPartitionResponse) -> None:
         # No leader can take back committed records (K14).
         end_offset, committed = judgement.truncate_to, member.high_watermark
         judgement = Unbelievable(f"a cut to {end_offset}, below the high watermark {committed}")
+    if isinstance(judgement, SnapshotFirst) and judgement.id.offset < member.high_watermark:
+        # It would take back committed records just so (K14).
+        judgement = Unbelievable(f"{judgement.id}, below the high watermark {member.high_watermark}")
     if isinstance(judgement, Unbelievable):
         member.note(f"leader {row.leader_id} sent records that cannot be appended: {judgement.why}")
         member.fetcher.failed(member.now_ms)
         return
     member.heard_leader()
+    if isinstance(judgement, SnapshotFirst):
+        end_offset, id = member.shape.log_end_offset, judgement.id
+        member.note(f"a log that ends at {end_offset} needs the leader's snapshot at {id.offset} first")
+        member.download = Download(id)
+        return
     if isinstance(judgement, Diverged):
         _truncate(member, judgement.truncate_to)  # before anything about the high watermark (R82)
         return
@@ -127,3 +149,47 @@ def _append_fetched(member: Member, judgement: Batches, records: memoryview) -> 
     member.out.append(AppendFetched(base_offset, member.shape.log_end_offset, records))
     if member.config.is_voter:
         member.out.append(Flush())
+
+
+# --- snapshots of the leader (K14) ---------------------------------------------------------------------
+
+
+def piece_answered(member: Member, response: FetchSnapshotResponse) -> None:
+    """The leader answered the fetch of a piece. When it refuses, a fetch finds out what to do instead."""
+    answered_by, role, download = member.fetcher.target_id, member.role, member.download
+    if member.learn(response.leader_epoch, response.leader_id):
+        return
+    is_from_leader = isinstance(role, Follower) and role.leader_id == answered_by
+    if response.error_code != ErrorCode.NONE or not is_from_leader or download is None:
+        if response.error_message:
+            member.note(f"voter {answered_by} sent no piece of its snapshot: {response.error_message}")
+        member.download = None
+        member.fetcher.failed(member.now_ms)
+        if is_from_leader and response.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+            member.leader_gone(member.ranked_delay_ms(answered_by))
+        return
+    end = download.position + len(response.data)
+    if response.position != download.position or not download.position < end <= response.size:
+        member.note(
+            f"leader {answered_by} sent {len(response.data)} bytes at {response.position} of {response.size} "
+            f"of its snapshot, expected some at {download.position}"
+        )
+        member.download = None
+        member.fetcher.failed(member.now_ms)
+        return
+    member.heard_leader()
+    is_last = end == response.size
+    download.is_saving, member.is_installing = True, is_last
+    member.out.append(SavePiece(download.id, download.position, response.data, is_last))
+
+
+def piece_saved(member: Member, event: PieceSaved | SnapshotRefused) -> None:
+    """A piece is on disk; or the whole of them is no snapshot, and a fetch begins anew."""
+    download = member.download
+    if isinstance(event, SnapshotRefused):
+        assert member.is_installing, "only a snapshot that was fetched to its end is judged"
+        member.is_installing, member.download = False, None
+        member.note(f"the leader's snapshot at {event.id.offset} cannot be used: {event.why}")
+        member.fetcher.failed(member.now_ms)
+    elif download is not None and download.id == event.id and event.end_position > download.position:
+        download.position, download.is_saving = event.end_position, False

@@ -73,7 +73,7 @@ class Leader:
             return None
         seen_ms = sorted(
             (
-                max(self.elected_at_ms, voter.last_fetch_ms if voter.counts else NEVER_MS)
+                max(self.elected_at_ms, voter.heard_ms if voter.counts else NEVER_MS)
                 for voter in self.voters.values()
             ),
             reverse=True,

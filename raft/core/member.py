@@ -28,6 +28,7 @@ from holdfast.raft.core.effects import (
     RaftRequest,
     RaftResponse,
     Read,
+    ReadPiece,
     Reply,
     Send,
     VotersWanted,
@@ -37,10 +38,22 @@ from holdfast.raft.core.leadership import Leader
 from holdfast.raft.core.log_shape import LogShape
 from holdfast.raft.core.quorum import START_ANEW, BadQuorumState, QuorumState, Votes
 from holdfast.raft.core.roles import LEGAL_MOVES, Candidate, Follower, Prospective, Resigned, Role, Unattached
+from holdfast.raft.core.snapshot_format import SnapshotId
 from holdfast.raft.core.voter_calls import VoterCalls
 from holdfast.raft.core.voter_directories import VoterDirectories
 from holdfast.runtime.api import Random
 from holdfast.runtime.stats import Level, LogLine
+
+
+@dataclass(slots=True)
+class Download:
+    """A snapshot of the leader that is being fetched."""
+
+    id: SnapshotId
+    #: first byte that is not saved yet
+    position: int = 0
+    #: a piece is being saved: no fetch before it is
+    is_saving: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +93,11 @@ class Member:
         state: QuorumState,
         shape: LogShape,
         directories: VoterDirectories | None = None,
+        snapshots: tuple[SnapshotId, ...] = (),
     ) -> None:
         """`state`: content of the quorum-state file, or a new one; `shape`: the recovered log; `directories`:
-        what it says of the voters. Raises: BadQuorumState."""
+        what it says of the voters; `snapshots`: those that are kept, ascending, whose last one the owner has
+        loaded. Raises: BadQuorumState."""
         self.config = config
         self.random = random
         self.shape = shape
@@ -99,8 +114,16 @@ class Member:
         self.state = state
         #: changed by `_enter` only
         self.role: Role = Unattached(None)
-        #: exclusive end of the committed part; never falls in a process's life, unknown after a restart (K12)
-        self.high_watermark = 0
+        #: those that are kept, ascending; the log begins at none above the first
+        self.snapshots = snapshots
+        #: exclusive end of the committed part; never falls in a process's life. After a restart only that a
+        #: snapshot was committed is known (K12, K15)
+        self.high_watermark = snapshots[-1].offset if snapshots else 0
+        #: the leader's snapshot that is being fetched, None for none
+        self.download: Download | None = None
+        #: the last piece of a snapshot is saved, and the log is about to begin at its end: no fetches,
+        #: elections or appends
+        self.is_installing = False
         self.fetcher = Fetcher(config.other_voters, config.retry_backoff_ms)
         #: a leader has given its high watermark, and this log holds everything below it
         self.has_caught_up = False
@@ -125,6 +148,11 @@ class Member:
         if isinstance(role, Follower) and not role.is_leader_gone:
             return role.leader_id
         return None
+
+    @property
+    def is_log_changing(self) -> bool:
+        """The log is being cut or replaced: no fetches, elections or appends."""
+        return self.is_truncating or self.is_installing
 
     @property
     def leader_hint(self) -> int:
@@ -169,7 +197,7 @@ class Member:
             self.out.append(Persist(self.state))
             self._persisting = self.state
 
-    def reply(self, token: int, response: RaftResponse, read: Read | None = None) -> None:
+    def reply(self, token: int, response: RaftResponse, read: Read | ReadPiece | None = None) -> None:
         """Answer a peer. What the answer depends on (vote, epoch, leader) is made durable first (Q-9)."""
         self._persist_first()
         self.out.append(Reply(token, response, read))
@@ -219,6 +247,8 @@ class Member:
                 text = "the leadership ended before the change was committed: ask again whether it is"
                 self.reply(token, answers.not_added((ErrorCode.NOT_LEADER_OR_FOLLOWER, text)))
         self.fetcher.reset()
+        if not self.is_installing:
+            self.download = None
 
     def _set_state(self, state: QuorumState) -> None:
         assert self.state.allows(state), f"{state} breaks what {self.state} promised (Q-6)"
@@ -422,6 +452,17 @@ class Member:
             self.high_watermark = to_offset
             self.out.append(Committed(to_offset))
             self._see_admission()
+
+    def installed(self, id: SnapshotId, directories: dict[int, bytes]) -> None:
+        """The log is empty and begins at the end of the leader's snapshot (K14)."""
+        assert self.is_installing, "only the snapshot that was fetched is installed"
+        self.is_installing, self.download = False, None
+        self.snapshots = (id,)
+        self.shape.reset_to(id.position)
+        self.directories = VoterDirectories([(id.offset - 1, directories)] if directories else [])
+        self.raise_high_watermark(id.offset)
+        if isinstance(self.role, Follower):
+            self.role.deadline_ms = self.fetch_deadline_ms()
 
     def _see_admission(self) -> None:
         """A committed record that names this directory proves that a majority without it holds all that this

@@ -69,5 +69,15 @@ class RaftMetrics:
         ]
 
 
+def snapshot_families(offset: int, size_bytes: int, age_ms: int) -> list[MetricFamily]:
+    """Of the newest snapshot."""
+    name = "kafka_server_snapshot_emitter_latest_snapshot_generated"
+    return [
+        gauge(f"{name}_offset", "End of the newest metadata snapshot, exclusive.", offset),
+        gauge(f"{name}_bytes", "Bytes of the newest metadata snapshot.", size_bytes),
+        gauge(f"{name}_age_seconds", "Seconds since the newest metadata snapshot was made.", age_ms / 1000),
+    ]
+
+
 def _or_none(node_id: int | None) -> int:
     return -1 if node_id is None else node_id

@@ -11,6 +11,7 @@ from holdfast.protocol.messages.fetch import FetchResponse
 from holdfast.protocol.messages.quorum import (
     BeginQuorumEpochRequest,
     EndQuorumEpochRequest,
+    FetchSnapshotResponse,
     QuorumEpochResponse,
     VoteRequest,
     VoteResponse,
@@ -23,6 +24,7 @@ from holdfast.raft.core.effects import (
     Event,
     Flushed,
     Persisted,
+    PieceSaved,
     Propose,
     ProposeVoters,
     RaftRequest,
@@ -30,6 +32,9 @@ from holdfast.raft.core.effects import (
     RequestReceived,
     Resign,
     SendFailed,
+    SnapshotInstalled,
+    SnapshotRefused,
+    SnapshotsKept,
     Start,
     Tick,
     Truncated,
@@ -39,6 +44,7 @@ from holdfast.raft.core.log_shape import LogShape
 from holdfast.raft.core.member import Member, Snapshot
 from holdfast.raft.core.quorum import FIRST_EPOCH, QuorumState
 from holdfast.raft.core.roles import Candidate, Follower, Prospective, Resigned, Unattached
+from holdfast.raft.core.snapshot_format import SnapshotId
 from holdfast.raft.core.voter_directories import VoterDirectories
 from holdfast.rpc.core.failures import CallFailure
 from holdfast.runtime.api import Random
@@ -54,12 +60,13 @@ class RaftNode:
         state: QuorumState,
         shape: LogShape,
         directories: VoterDirectories | None = None,
+        snapshots: tuple[SnapshotId, ...] = (),
     ) -> None:
         """`state`: content of the quorum-state file; `shape`: the recovered log; `directories`: what it says
-        of the voters. Raises: ValueError, BadQuorumState."""
+        of the voters; `snapshots`: those that are kept. Raises: ValueError, BadQuorumState."""
         config.validate()
         self._config = config
-        self._member = Member(config, random, state, shape, directories)
+        self._member = Member(config, random, state, shape, directories, snapshots)
 
     @property
     def raft_epoch(self) -> int:
@@ -89,6 +96,29 @@ class RaftNode:
         """Offset of the next Append."""
         return self._member.shape.log_end_offset
 
+    def directories_below(self, offset: int) -> dict[int, bytes]:
+        """`{voter: directory id}` as the log names them below `offset`."""
+        return self._member.directories.below(offset)
+
+    @property
+    def now_ms(self) -> int:
+        """Time of the last event."""
+        return self._member.now_ms
+
+    @property
+    def is_installing(self) -> bool:
+        """The leader's snapshot is taking the place of the log."""
+        return self._member.is_installing
+
+    @property
+    def log_start_offset(self) -> int:
+        """Where the log begins."""
+        return self._member.shape.start.end_offset
+
+    def snapshot_at(self, offset: int) -> SnapshotId:
+        """The id of a snapshot of what is below `offset`, which is committed and no lower than the start."""
+        return SnapshotId(offset, self._member.shape.epoch_below(offset))
+
     def snapshot(self) -> Snapshot:
         """A copy of the state for checkers, metrics and logs."""
         return self._member.snapshot()
@@ -100,7 +130,7 @@ class RaftNode:
         if isinstance(role, Leader):
             times.append(role.check_quorum_deadline_ms(self._config.check_quorum_timeout_ms))
             times.append(role.next_parked_deadline_ms())
-        elif not member.is_truncating:
+        elif not member.is_log_changing:
             times.append(role.deadline_ms)
         if isinstance(role, (Unattached, Follower)):
             if following.may_fetch(member):
@@ -134,6 +164,14 @@ class RaftNode:
             case Truncated(end_offset):
                 assert member.is_truncating and end_offset == member.shape.log_end_offset
                 member.is_truncating = False
+            case SnapshotsKept(ids, log_start):
+                member.snapshots = ids
+                if log_start is not None:
+                    member.shape.trim_to(log_start.position)
+            case PieceSaved() | SnapshotRefused():
+                following.piece_saved(member, event)
+            case SnapshotInstalled(id, directories):
+                member.installed(id, directories)
             case Persisted(state):
                 member.durable_state = state
             case Resign(reason):
@@ -160,7 +198,7 @@ class RaftNode:
                 serving.answer_parked(member, role)
                 serving.answer_added(member, role)
             return
-        if role.deadline_ms is None or role.deadline_ms > member.now_ms or member.is_truncating:
+        if role.deadline_ms is None or role.deadline_ms > member.now_ms or member.is_log_changing:
             return
         match role:
             case Unattached() | Follower() | Candidate():
@@ -214,6 +252,9 @@ class RaftNode:
                 # A late answer to an earlier fetch must not change the log (N-4).
                 if request_id == self._member.fetcher.request_id:
                     following.fetch_answered(self._member, response)
+            case FetchSnapshotResponse():
+                if request_id == self._member.fetcher.request_id:
+                    following.piece_answered(self._member, response)
             case VoteResponse():
                 self._vote_answered(request_id, response)
             case QuorumEpochResponse():

@@ -28,6 +28,8 @@ class Progress:
     end_offset: int = UNKNOWN_OFFSET
     #: NEVER_MS before the first fetch
     last_fetch_ms: int = NEVER_MS
+    #: the same, or its last fetch of a snapshot, which tells no progress and shows that it is alive (K7)
+    heard_ms: int = NEVER_MS
     last_caught_up_ms: int = NEVER_MS
     #: the leader's log end when the last fetch came
     _end_at_last_fetch: int = UNKNOWN_OFFSET
@@ -50,5 +52,5 @@ class Progress:
             self.last_caught_up_ms = max(self.last_caught_up_ms, self.last_fetch_ms)
         # A lower offset counts too: a disk may have been replaced, and counting less is always safe.
         self.end_offset = fetch_offset
-        self.last_fetch_ms = now_ms
+        self.last_fetch_ms = self.heard_ms = now_ms
         self._end_at_last_fetch = log_end_offset

@@ -11,17 +11,19 @@ from holdfast.protocol.messages.quorum import (
     BeginQuorumEpochRequest,
     DescribeQuorumRequest,
     EndQuorumEpochRequest,
+    FetchSnapshotRequest,
     QuorumEpochResponse,
     QuorumReplica,
     VoteRequest,
     VoteResponse,
 )
 from holdfast.raft.core import answers, election
-from holdfast.raft.core.effects import RaftRequest, Read
+from holdfast.raft.core.effects import RaftRequest, Read, ReadPiece
 from holdfast.raft.core.leadership import Leader
 from holdfast.raft.core.member import Member
 from holdfast.raft.core.progress import UNKNOWN_OFFSET, ParkedFetch
 from holdfast.raft.core.quorum import FIRST_EPOCH, LogPosition
+from holdfast.raft.core.snapshot_format import SnapshotId
 
 
 def serve(member: Member, token: int, request: RaftRequest, wall_ms: int) -> None:
@@ -29,6 +31,8 @@ def serve(member: Member, token: int, request: RaftRequest, wall_ms: int) -> Non
     match request:
         case FetchRequest():
             _fetch(member, token, request)
+        case FetchSnapshotRequest():
+            _fetch_snapshot(member, token, request)
         case VoteRequest():
             _vote(member, token, request)
         case BeginQuorumEpochRequest():
@@ -142,15 +146,25 @@ def answer_added(member: Member, leader: Leader) -> None:
         member.reply(token, answers.added(directory_id))
 
 
-def _take_directory(member: Member, leader: Leader, request: FetchRequest) -> answers.Refusal | None:
-    """Look at the directory of a voter that fetches. One that the log names none for is written into it. Why
-    the fetch is refused, None if it is not."""
+def _check_directory(
+    member: Member, leader: Leader, request: FetchRequest | FetchSnapshotRequest
+) -> answers.Refusal | None:
+    """Why a voter's fetch is refused: the log names another directory for it. None if it is not."""
     voter, directory_id = leader.voters.get(request.replica_id), request.voter_directory_id
     if voter is None:
         return None
     refusal = answers.check_directory(request.replica_id, directory_id, member.directories)
     if refusal is not None:
         voter.refused_directory = directory_id
+    return refusal
+
+
+def _take_directory(member: Member, leader: Leader, request: FetchRequest) -> answers.Refusal | None:
+    """Look at the directory of a voter that fetches. One that the log names none for is written into it. Why
+    the fetch is refused, None if it is not."""
+    voter, directory_id = leader.voters.get(request.replica_id), request.voter_directory_id
+    refusal = _check_directory(member, leader, request)
+    if voter is None or refusal is not None:
         return refusal
     voter.counts = request.is_admitted
     if directory_id is not None and request.replica_id not in member.directories.known:
@@ -182,6 +196,14 @@ def _fetch(member: Member, token: int, request: FetchRequest) -> None:
         member.reply(token, FetchResponse(*refusal, ()))
         return
     role.calls.done(request.replica_id)
+    is_empty = row.fetch_offset == 0 and request.replica_id != CONSUMER_REPLICA_ID
+    if member.snapshots and (is_empty or shape.needs_snapshot(row.last_fetched_epoch, row.fetch_offset)):
+        # Its log tells no progress that could be counted; that it asks is what check-quorum needs.
+        if (voter := role.voters.get(request.replica_id)) is not None:
+            voter.heard_ms = member.now_ms
+        id, epoch = member.snapshots[-1], member.state.raft_epoch
+        member.reply(token, answers.snapshot_first(config.node_id, epoch, shape, id))
+        return
     point = shape.diverging_point(row.last_fetched_epoch, row.fetch_offset)
     if point is not None:
         # No progress: the replica's log differs from this one below its fetch offset (R82).
@@ -201,6 +223,32 @@ def _fetch(member: Member, token: int, request: FetchRequest) -> None:
     progress.parked = ParkedFetch(token, row.fetch_offset, max_bytes, member.now_ms + wait_ms)
     progress.on_fetch(row.fetch_offset, shape.log_end_offset, member.now_ms)
     member.advance()
+
+
+def _fetch_snapshot(member: Member, token: int, request: FetchSnapshotRequest) -> None:
+    """A piece of a snapshot that is kept; the shell, which has the file, refuses a position outside of it."""
+    config, epoch = member.config, member.state.raft_epoch
+    refusal = answers.check_fetch_snapshot(request, config)
+    role = member.role
+    if refusal is None and (not isinstance(role, Leader) or request.current_leader_epoch != epoch):
+        text = f"not the leader of epoch {request.current_leader_epoch}: ask node {member.leader_hint}"
+        refusal = ErrorCode.NOT_LEADER_OR_FOLLOWER, text
+        if request.current_leader_epoch < epoch:
+            refusal = ErrorCode.FENCED_LEADER_EPOCH, text
+    if refusal is None and isinstance(role, Leader):
+        refusal = _check_directory(member, role, request)
+    id = SnapshotId(request.snapshot_end_offset, request.snapshot_epoch)
+    if refusal is None and id not in member.snapshots:
+        text = f"there is no snapshot at {id.offset} of epoch {id.epoch} any more: fetch the log again"
+        refusal = ErrorCode.SNAPSHOT_NOT_FOUND, text
+    if refusal is not None:
+        member.reply(token, answers.no_piece(refusal, member.leader_hint, epoch))
+        return
+    assert isinstance(role, Leader), "others have refused"
+    if (voter := role.voters.get(request.replica_id)) is not None:
+        voter.heard_ms = member.now_ms  # it is alive (K7), though it tells no progress
+    read = ReadPiece(id, request.position, min(request.max_bytes, answers.PIECE_BYTES_MAX))
+    member.reply(token, answers.piece(config.node_id, epoch, request.position), read)
 
 
 def answer_parked(member: Member, leader: Leader) -> None:

@@ -21,6 +21,10 @@ class VoterDirectories:
         """`{voter: directory id}` at the log's end."""
         return self._history[-1][1] if self._history else {}
 
+    def below(self, offset: int) -> dict[int, bytes]:
+        """`{voter: directory id}` as the records below `offset` name them."""
+        return next((named for at, named in reversed(self._history) if at < offset), {})
+
     def append(self, offset: int, directories: dict[int, bytes]) -> None:
         """A record at `offset`, behind all others, names them."""
         assert not self._history or self._history[-1][0] < offset, "records come in order"

@@ -25,35 +25,38 @@ def handle_limit(open_files_max: int) -> int:
 class HandleLru(Generic[K]):
     """The open handles, by the files that have them; `limit` None: any number."""
 
-    __slots__ = ("_clean", "_limit", "_pins", "_unflushed")
+    __slots__ = ("_clean", "_limit", "_pins", "_span", "_unflushed")
 
     def __init__(self, limit: int | None) -> None:
         assert limit is None or limit > 0
         self._limit = limit
-        # The least recently used first; a pinned one is in neither.
-        self._clean: OrderedDict[K, None] = OrderedDict()
-        self._unflushed: OrderedDict[K, None] = OrderedDict()
+        # {file: span of time in which it was used}, least recently used first; pinned ones are in neither.
+        self._clean: OrderedDict[K, int] = OrderedDict()
+        self._unflushed: OrderedDict[K, int] = OrderedDict()
         self._pins: dict[K, int] = {}
+        #: number of this span of time
+        self._span = 0
 
     def __len__(self) -> int:
         return len(self._clean) + len(self._unflushed) + len(self._pins)
 
     def opened(self, key: K, *, is_clean: bool) -> None:
         """The file has a handle now, the most recently used."""
-        (self._clean if is_clean else self._unflushed)[key] = None
+        (self._clean if is_clean else self._unflushed)[key] = self._span
 
     def used(self, key: K) -> None:
         """The handle was used."""
-        if key in self._clean:
-            self._clean.move_to_end(key)
-        elif key in self._unflushed:
-            self._unflushed.move_to_end(key)
+        handles = self._clean if key in self._clean else self._unflushed
+        if key in handles:
+            handles[key] = self._span
+            handles.move_to_end(key)
 
     def wrote(self, key: K) -> None:
         """The file has unflushed bytes from now on."""
         if key not in self._pins:
             self._clean.pop(key, None)
-            self._unflushed[key] = None
+            self._unflushed[key] = self._span
+            self._unflushed.move_to_end(key)
 
     def pin(self, key: K) -> None:
         """The handle must stay until as many calls of `unpin`."""
@@ -83,6 +86,17 @@ class HandleLru(Generic[K]):
     def may_pin(self) -> bool:
         """False when as many are pinned as there may be handles."""
         return self._limit is None or len(self._pins) < self._limit
+
+    def next_span(self) -> None:
+        """A span of time is over. Who uses nothing for a whole one is idle."""
+        self._span += 1
+
+    def give_up_idle(self) -> K | None:
+        """Take out a handle that was not used in this span and the one before; None when there is none."""
+        for handles in (self._clean, self._unflushed):
+            if handles and next(iter(handles.values())) < self._span - 1:
+                return handles.popitem(last=False)[0]
+        return None
 
     def give_up(self) -> K | None:
         """Take out the handle that is to be closed; None when all are pinned."""

@@ -11,7 +11,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from itertools import islice
+from itertools import chain, islice
 
 from aiohttp import web
 from prometheus_client import ProcessCollector
@@ -165,7 +165,8 @@ class AdminServer:
         chunks: list[bytes] = []
         pieces: list[bytes] = []
         made = 0
-        for family in [*self._node.metrics(), *self._own_metrics()]:
+        for family in chain(self._node.metrics(), self._own_metrics()):
+            await asyncio.sleep(0)  # what made the family may have walked over all partitions
             samples = iter(family.samples)
             part = tuple(islice(samples, SAMPLES_A_STEP))
             is_first = True

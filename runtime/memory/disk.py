@@ -113,7 +113,8 @@ class MemoryFile:
         return bytes(memoryview(self._inode.cached)[position : position + size])
 
     async def read_aside(self, position: int, size: int) -> bytes:
-        data = self.read_at(position, size)
+        await self._admitted("read")
+        data = bytes(memoryview(self._inode.cached)[position : position + size])
         await _turn()
         return data
 
@@ -131,7 +132,7 @@ class MemoryFile:
 
     async def truncate(self, size: int) -> None:
         assert 0 <= size <= self.size, f"truncate {self._path} to {size}, but it has {self.size} bytes"
-        self._check("truncate")
+        await self._admitted("truncate")
         await _turn()
         self._inode.truncate(size)
 
@@ -166,6 +167,14 @@ class MemoryFile:
         assert not self._is_closed, f"{self._path} is closed"
         if self._error is not None:
             raise self._error
+
+    async def _admitted(self, operation: str) -> None:
+        """Wait until there is a handle. Raises: DiskError."""
+        while True:
+            try:
+                return self._check(operation)
+            except OutOfResources:
+                await _turn()
 
     def _check(self, operation: str) -> None:
         if self._error is not None:

@@ -103,10 +103,20 @@ class RealFile:
             if written != size:
                 self._write_rest(b"".join(buffers), written)
         except OSError as error:
-            if self._size == position and is_shortage("append", error.errno or 0):
+            if is_shortage("append", error.errno or 0) and self._took_back(position):
                 raise _disk_error(self._path, "append", error) from error
             self._fail("append", error)
         return position
+
+    def _took_back(self, position: int) -> bool:
+        """Whether the file ends at `position` again: a part of the append may be written."""
+        if self._size > position:
+            try:
+                os.ftruncate(self._descriptor, position)
+            except OSError:
+                return False
+            self._size = position
+        return True
 
     def _write_rest(self, data: bytes, written: int) -> None:
         """Go on after a short write: the next try says why, when there is a reason."""
@@ -264,7 +274,7 @@ class RealFile:
             os.close(opened.descriptor)
             raise DiskError(self._path, "open", errno_module.ESTALE, "another file has taken its name")
         self._descriptor = opened.descriptor
-        self._handles.lru.opened(self, is_clean=not self._is_unflushed)
+        self._handles.opened(self, is_clean=not self._is_unflushed)
 
     def _opened_again(self) -> Opened:
         while True:
@@ -355,7 +365,7 @@ class RealDisk:
         async with self._handles.opening:
             self._handles.make_room()
             file = await self._call("open", path, lambda: self._open(path, create))
-            self._handles.lru.opened(file, is_clean=True)
+            self._handles.opened(file, is_clean=True)
         return file
 
     async def rename(self, source: str, target: str) -> None:
@@ -421,7 +431,11 @@ class RealDisk:
 def open_file(path: str, flags: int) -> Opened:
     """Raises: OSError."""
     descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | flags, 0o644)
-    status = os.fstat(descriptor)
+    try:
+        status = os.fstat(descriptor)
+    except OSError:
+        os.close(descriptor)
+        raise
     return Opened(descriptor, status.st_size, (status.st_dev, status.st_ino))
 
 

@@ -23,6 +23,10 @@ _OPENING_MAX = 128
 #: Wait before a coroutine tries again, and least time between two lines in the log about that, in seconds.
 _PAUSE_S = 0.05
 _LINE_S = 10.0
+#: A file that is not used for so long, and at most for twice that, gives its handle up; and how many do in
+#: one turn of the event loop.
+IDLE_S = 60.0
+IDLE_CLOSED_MAX = 500
 
 T = TypeVar("T")
 
@@ -39,13 +43,40 @@ class Holder(Protocol):
 class Handles:
     """The handles of one disk; at most `limit` (None: any number) apart from those that are pinned."""
 
-    __slots__ = ("_next_line_s", "lru", "opening")
+    __slots__ = ("_idle_timer", "_next_line_s", "lru", "opening")
 
     def __init__(self, limit: int | None) -> None:
         self.lru: HandleLru[Holder] = HandleLru(limit)
         self._next_line_s = 0.0
+        #: runs while a file has a handle
+        self._idle_timer: asyncio.TimerHandle | None = None
         #: held while a thread opens a file, whose handle is not counted yet
         self.opening = asyncio.Semaphore(_OPENING_MAX if limit is None else min(limit, _OPENING_MAX))
+
+    def opened(self, holder: Holder, *, is_clean: bool) -> None:
+        """The file has a handle now."""
+        self.lru.opened(holder, is_clean=is_clean)
+        if self._idle_timer is None:
+            self._look_for_idle(IDLE_S)
+
+    def _look_for_idle(self, delay_s: float) -> None:
+        self._idle_timer = asyncio.get_running_loop().call_later(delay_s, self._idle_looked_for)
+
+    def _idle_looked_for(self) -> None:
+        self._idle_timer = None
+        is_done = self.close_idle()
+        if len(self.lru):
+            self._look_for_idle(IDLE_S if is_done else 0)
+
+    def close_idle(self) -> bool:
+        """Close what is idle; a span of time is over with it. False when some are left for the next call."""
+        for _ in range(IDLE_CLOSED_MAX):
+            holder = self.lru.give_up_idle()
+            if holder is None:
+                self.lru.next_span()
+                return True
+            holder.give_up_handle()
+        return False
 
     def make_room(self, coming: int = 1) -> None:
         """Close handles until `coming` more may be opened."""

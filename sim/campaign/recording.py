@@ -5,11 +5,13 @@ of the simulator and of nothing else.
 """
 
 from array import array
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 
 from holdfast.sim.campaign.run import RunResult, run
 from holdfast.sim.campaign.run_spec import RunSpec
+from holdfast.sim.checks.observe.views import Property
 from holdfast.sim.machine.choices import Choices, Tape
 
 _NOTHING = "(its end)"
@@ -34,11 +36,11 @@ def play(spec: RunSpec, tape: Tape | None = None) -> RunResult:
     return run(choices, spec.shape, spec.seconds, plan=spec.plan)
 
 
-def record(spec: RunSpec, tape: Tape | None = None) -> Recording:
+def record(spec: RunSpec, tape: Tape | None = None, listeners: Sequence[Property] = ()) -> Recording:
     """The run, drawn from its seed or from a tape, with everything kept."""
     choices = Choices(spec.seed, record=True) if tape is None else Choices(spec.seed, tape=tape)
     pieces: list[str] = []
-    result = run(choices, spec.shape, spec.seconds, plan=spec.plan, sink=pieces.append)
+    result = run(choices, spec.shape, spec.seconds, plan=spec.plan, sink=pieces.append, listeners=listeners)
     bounds = choices.bounds() if tape is None else {}
     return Recording(spec, result, choices.tape(), bounds, "".join(pieces).splitlines())
 

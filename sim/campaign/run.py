@@ -4,16 +4,17 @@ Owns the order of a run and its report. A run is a function of its seed and shap
 """
 
 import gc
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 
 from holdfast.broker.core.replicas.partition import Partition
 from holdfast.protocol.record_batch import CorruptBatch
-from holdfast.sim.checks import history_rules, liveness
+from holdfast.sim.checks import group_rules, history_rules, liveness
 from holdfast.sim.checks.all import all_properties
 from holdfast.sim.checks.bands import excuse_of_loss
 from holdfast.sim.checks.observe.observer import Observer
+from holdfast.sim.checks.observe.views import Property
 from holdfast.sim.cluster.limits import made_tiny
 from holdfast.sim.cluster.nodes import SimBroker, SimController
 from holdfast.sim.cluster.world import ClusterSpec, Violation, World, logs_of
@@ -104,8 +105,11 @@ def run(
     *,
     plan: Plan | None = None,
     sink: Callable[[str], object] | None = None,
+    listeners: Sequence[Property] = (),
 ) -> RunResult:
     """One run with `seconds` of load under faults, drawn from a seed or read from a tape.
+
+    `listeners` hear what the properties hear, and change nothing.
 
     The cycle collector rests meanwhile, but for the loop's own collections (`sim.machine.loop`).
     """
@@ -116,7 +120,7 @@ def run(
         if shape.tiny_limits:
             limits = made_tiny(choices.stream("limits"))
         with limits as tiny:
-            return _played(choices, shape, seconds, plan or Plan(), sink, tiny)
+            return _played(choices, shape, seconds, plan or Plan(), sink, tiny, listeners)
     finally:
         if was_collecting:
             gc.enable()
@@ -129,13 +133,14 @@ def _played(
     plan: Plan,
     sink: Callable[[str], object] | None,
     tiny: Mapping[str, int],
+    listeners: Sequence[Property],
 ) -> RunResult:
     world = World(shape, choices, sink)
     for name, value in tiny.items():
         world.trace.add("limit", f"{name} {value}")
     world.loop.steps_max = int(_HANDLES_BESIDE_LOAD + _HANDLES_A_SECOND * seconds)
     faults = Faults(world, plan)
-    observer = Observer(world, all_properties())
+    observer = Observer(world, [*all_properties(), *listeners])
     violation = None
     history: history_rules.History | None = None
     with logs_of(world):
@@ -151,6 +156,7 @@ def _played(
             faults.heal()
             history = _quiesce_and_read(world)
             _judge(observer, history)
+            _judge_group(world)
         except AssertionError as error:
             violation = str(error) or repr(error)
         result = _result(world, faults, observer, history, violation)
@@ -185,6 +191,16 @@ def _judge(observer: Observer, history: history_rules.History) -> None:
         raise Violation("\n    ".join(broken))
 
 
+def _judge_group(world: World) -> None:
+    """Apply the rules of consumer groups. Raises: Violation."""
+    if not group_rules.is_judged(world.shape):
+        return
+    broken = group_rules.broken_rules(world.group)
+    broken += group_rules.lost_commits(world.group, group_rules.committed_offsets(world))
+    if broken:
+        raise Violation("\n    ".join(broken))
+
+
 def _quiesce_and_read(world: World) -> history_rules.History:
     """Wait until the cluster has come to rest, and read everything there is."""
     load = world.load
@@ -200,6 +216,8 @@ def _quiesce_and_read(world: World) -> history_rules.History:
     liveness.settle(world, liveness.AT_REST)
     for operation in final_operations.operations(world):
         final_operations.fulfil(world, operation, liveness.WITHIN_MS)
+    if group_rules.is_judged(world.shape):
+        world.eventually("group: it comes to rest", lambda: group_rules.is_at_rest(world))
     load.is_read = True
     log = {index: _agreed_log(world, index) for index, _ in world.partitions()}
     ends = {index: records[-1].offset + 1 if records else 0 for index, records in log.items()}
@@ -240,7 +258,8 @@ def _agreed_log(world: World, index: int) -> list[history_rules.Stored]:
     difference = history_rules.diverged(logs)
     if difference is not None:
         raise Violation(f"I-10 partition {index}: {difference}")
-    return history_rules.records_of(next(iter(logs.values())))
+    stored = history_rules.records_of(next(iter(logs.values())))
+    return [one for one in stored if one.offset >= start_offset]  # the log may begin within a batch
 
 
 def _result(

@@ -26,6 +26,7 @@ BANDS: dict[str, dict[str, bool]] = {
     "unclean-switched-elr": {"elr": False, "switches_elr": True, "over_budget": True},
     "lying-disks": {"every_write": True, "disks_lie": True},
     "lost-voter": {"elr": False, "switches_elr": True, "loses_voter": True},
+    "snapshots": {"snapshots": True},
 }
 
 #: what both of these are about: which replicas count during a move, and which leads when none is complete
@@ -144,6 +145,9 @@ class RunTemplate:
             shape = replace(shape, send_gap_ms=_REFERENCE_GAP_MS, producers_alike=True)
         elif not self.is_plain:
             shape = _with_more(shape, choices)
+        if shape.members:
+            # The budget of faults counts the replicas of topics with load: those of the offsets are the same.
+            shape = replace(shape, brokers=shape.replicas, recovery_manager=True)
         shape = replace(shape, tiny_limits=self.has_tiny_limits, **BANDS[self.band])
         stream = choices.stream("mix")
         mix = MIXES[stream.draw(len(MIXES))]
@@ -175,6 +179,7 @@ class RunTemplate:
             "--voters": (base.voters, usual.base.voters),
             "--partitions": (base.partitions, usual.base.partitions),
             "--producers": (base.producers, usual.base.producers),
+            "--members": (base.members, usual.base.members),
             "--fault-gap-ms": (self.gap_ms, usual.gap_ms),
         }
         changed = "".join(f" {name} {value}" for name, (value, normal) in given.items() if value != normal)
@@ -212,6 +217,7 @@ def run_template(
     band: str,
     is_reference: bool = False,
     has_tiny_limits: bool = False,
+    members: int = 0,
 ) -> RunTemplate:
     """From the options of the command line; as many replicas and as high a min ISR as brokers allow."""
     replicas = min(3, brokers)
@@ -222,6 +228,7 @@ def run_template(
         replicas=replicas,
         min_isr=min(2, replicas),
         producers=producers,
+        members=members,
     )
     return RunTemplate(
         base, seconds, gap_ms, band, is_reference=is_reference, has_tiny_limits=has_tiny_limits

@@ -88,6 +88,7 @@ PROPERTIES: tuple[type[Property], ...] = (
     persisted_state.EpochsBeginAnew,
     persisted_state.HighWatermarksAreKept,
     deletion.OnlyOldIsDeleted,
+    deletion.DeletedStaysDeleted,
     deletion.OldIsDeleted,
     deletion.TimesAreOfBatches,
     deletion.ExpiredLogsKnowTheirEnd,

@@ -104,7 +104,7 @@ def have_brokers_no_other_logs(world: World) -> bool:
     for broker in world.brokers:
         if broker.node is None:
             return False
-        wanted = image.partitions_of(broker.node_id)
+        wanted = list(image.partitions_of(broker.node_id))
         keys = {(topic.topic_id, index) for topic, index, _ in wanted}
         names = {f"{topic.name}-{index}" for topic, index, _ in wanted}
         folders = {

@@ -15,7 +15,9 @@ from holdfast.broker.core.replicas.partition import Partition
 from holdfast.client.producer import Acks, Producer
 from holdfast.metadata.ids import PartitionId
 from holdfast.metadata.image import MetadataImage
+from holdfast.metadata.offsets_topic import OFFSETS_TOPIC_CONFIGS
 from holdfast.metadata.partition import PartitionRegistration
+from holdfast.protocol.topic_names import OFFSETS_TOPIC
 from holdfast.runtime.api import Runtime
 from holdfast.sim.cluster.nodes import (
     BROKER_PORT,
@@ -27,6 +29,7 @@ from holdfast.sim.cluster.nodes import (
     Surroundings,
 )
 from holdfast.sim.load import clients, recreated_topic
+from holdfast.sim.load.group_members import GroupHistory, group_member
 from holdfast.sim.load.invalid_requests import InvalidRequest, invalid_request_client
 from holdfast.sim.load.operators import OperatorQueue
 from holdfast.sim.load.seeking_reader import ReadSpan, seeking_reader
@@ -57,6 +60,7 @@ BROKER_PROPERTIES = {
     "initial.broker.registration.timeout.ms": "60000",
     "holdfast.controlled.shutdown.timeout.ms": "5000",
     "replica.lag.time.max.ms": "2000",
+    "holdfast.replica.silent.ms": "700",
     "replica.fetch.backoff.ms": "100",
     "replica.socket.timeout.ms": "2000",
     "holdfast.leader.silence.max.ms": "300",
@@ -69,6 +73,12 @@ BROKER_PROPERTIES = {
     "holdfast.log.scrub.interval.hours": "0",
 }
 CONTROLLER_PROPERTIES = {"broker.session.timeout.ms": "1500"}
+#: of metadata log between two snapshots, in stories that have some: some ten records
+_SNAPSHOT_BYTES = "1000"
+#: of stories with a consumer group
+GROUP_PROPERTIES = {"group.initial.rebalance.delay.ms": "0", "group.min.session.timeout.ms": "1000"}
+_GROUP_ASSIGNORS = ("range", "cooperative-sticky", "roundrobin")
+_OFFSETS_PARTITIONS = 2
 #: what no story is long enough for otherwise
 SHORT_INTERVALS = {
     "unclean.recovery.timeout.ms": "800",
@@ -109,6 +119,8 @@ class ClusterSpec:
     readers: int = 1
     #: that seek
     wanderers: int = 0
+    #: members of a consumer group; beyond none, its offsets are flushed before they count
+    members: int = 0
     #: a topic is deleted and made again under load
     remakes: bool = False
     #: brokers are spread over so many; 0: they know of none
@@ -147,6 +159,8 @@ class ClusterSpec:
     core_first: bool = False
     #: one voter is lost to the end, though all else is healed
     loses_voter: bool = False
+    #: every node makes a snapshot of the metadata each ten records, and its log begins there
+    snapshots: bool = False
     #: limits that only big clusters reach are drawn from tiny values (`sim.cluster.limits`)
     tiny_limits: bool = False
 
@@ -220,6 +234,8 @@ class World:
             "min.insync.replicas": str(shape.min_isr),
             **QUORUM_PROPERTIES,
         }
+        if shape.snapshots:
+            self._common["metadata.log.max.record.bytes.between.snapshots"] = _SNAPSHOT_BYTES
         self.controllers = [self._controller(voter) for voter in voters]
         self.brokers = [self._broker(number) for number in range(1, shape.brokers + 1)]
         self.nodes: list[SimNode] = [*self.controllers, *self.brokers]
@@ -230,9 +246,13 @@ class World:
         )
         #: topics whose flushes operators have changed: what counted before need not be durable
         self.reflushed: set[str] = set()
+        #: {place: below which records were asked to be deleted, and were told to be}
+        self.asked_deletions: dict[int, int] = {}
+        self.told_deletions: dict[int, int] = {}
         #: names of voters that are lost to the end: liveness does not wait for them
         self.lost: set[str] = set()
         self.read_spans: list[ReadSpan] = []
+        self.group = GroupHistory()
         #: of nodes that were asked alone
         self.heard = FreshAnswers()
         #: what the intruder was answered since the observer last looked
@@ -315,6 +335,8 @@ class World:
             properties["replica.fetch.response.max.bytes"] = "1"
         if self.shape.tiny_limits:
             properties["log.index.interval.bytes"] = "1"
+        if self.shape.members:
+            properties |= GROUP_PROPERTIES
         if self.shape.racks:
             properties["broker.rack"] = f"r{number % self.shape.racks}"
         broker = SimBroker(self.around, self._machine(f"b{number}"), number, properties)
@@ -355,6 +377,10 @@ class World:
             node.boot()
         self.eventually("L-1 the cluster comes up", lambda: all(broker.is_ready for broker in self.brokers))
         topics = [clients.NewTopic(t.name, t.partitions, t.replicas, t.configs) for t in self.topics]
+        if self.shape.members:
+            configs = {**OFFSETS_TOPIC_CONFIGS, "flush.messages": "1"}
+            offsets = clients.NewTopic(OFFSETS_TOPIC, _OFFSETS_PARTITIONS, self.shape.replicas, configs)
+            topics.append(offsets)
         self.start_client("admin", clients.creator(self.load, topics))
         self.eventually("L-9 the topic is made", lambda: self.load.is_created and self._has_leaders())
 
@@ -391,6 +417,12 @@ class World:
         for number in range(self.shape.wanderers):
             stream = self.choices.stream("wander")
             self.start_client(f"reader-w{number}", seeking_reader(self.load, self.read_spans, stream))
+        if self.shape.members:
+            stream = self.choices.stream("members")
+            assignor = _GROUP_ASSIGNORS[stream.draw(len(_GROUP_ASSIGNORS))]
+            for number in range(self.shape.members):
+                program = group_member(self.load, self.group, stream, f"m{number}", assignor)
+                self.start_client(f"member{number}", program)
         if self.shape.remakes:
             self._start_remaking()
         if self.shape.asks_alone:

@@ -140,6 +140,7 @@ class Faults:
             | logs.table
             | moves.table
             | links.newest
+            | self._operations.newest
         )
         for name, act in tables.items():
             self._table[name] = lambda act=act: act(self._stream)  # type: ignore[misc]

@@ -13,8 +13,9 @@ from functools import cache
 from typing import NamedTuple
 
 from holdfast.client.admin import Admin
-from holdfast.client.consumer import Consumer, ConsumerRecord
+from holdfast.client.consumer import Consumer
 from holdfast.client.core.batch import Batch
+from holdfast.client.core.consumer_records import ConsumerRecord
 from holdfast.client.core.errors import ClientError
 from holdfast.client.core.outcomes import DeliveryOutcome
 from holdfast.client.delivery import Delivery

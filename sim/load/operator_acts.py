@@ -61,6 +61,8 @@ class Operations:
             "elect_unclean": self._elect_unclean,
             "switch_elr": self._switch_elr,
         }
+        #: behind all others, so that earlier tapes mean what they did
+        self.newest: dict[str, Callable[[Stream], bool]] = {"delete_records": self._delete_records}
 
     # --- partitions ------------------------------------------------------------------------------------
 
@@ -330,6 +332,29 @@ class Operations:
         """Kafka's own key, which counts where no strategy says otherwise, or no logs are compared."""
         act = operators.set_config(Resource.topic(topic_name), "unclean.leader.election.enable", value)
         self._world.operator_queue.put(f"unclean elections of {topic_name}: {value}", act)
+
+    def _delete_records(self, stream: Stream) -> bool:
+        """Up to an offset that is committed, which lies within a batch more often than not."""
+        found = self._row(stream)
+        high_watermark = 0 if found is None else self._high_watermark(found[0])
+        if found is None or not high_watermark:
+            return False
+        world, place = self._world, found[0]
+        offset = 1 + stream.draw(high_watermark)
+        world.asked_deletions[place] = max(offset, world.asked_deletions.get(place, 0))
+
+        def told() -> None:
+            world.told_deletions[place] = max(offset, world.told_deletions.get(place, 0))
+
+        act = operators.delete_records(partition_at(place), offset)
+        world.operator_queue.put(f"delete {place} below {offset}", act, told)
+        return True
+
+    def _high_watermark(self, place: int) -> int:
+        """As the leader knows it that metadata names; 0 when it does not answer for now."""
+        world, row = self._world, dict(self._world.partitions())[place]
+        replicas = (world.replica(one, place) for one in world.brokers if one.node_id == row.leader)
+        return next((one.high_watermark for one in replicas if one is not None), 0)
 
     def _switch_elr(self, stream: Stream) -> bool:
         if self._world.operator_queue.is_busy or not self._world.shape.switches_elr:

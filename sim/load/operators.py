@@ -174,6 +174,17 @@ def elect(kind: ElectionKind, partition: TopicPartition | None, leader: int | No
     return Act(run, _of(partition, is_done))
 
 
+def delete_records(partition: TopicPartition, offset: int) -> Act:
+    """Delete the records of a partition below an offset."""
+
+    async def run(admin: Admin) -> None:
+        offsets = {(partition.topic, partition.partition): offset}
+        (result,) = (await admin.delete_records(offsets, timeout_ms=_TIMEOUT_MS)).values()
+        _raise([result if isinstance(result, RowError) else None])
+
+    return Act(run)
+
+
 def add_partition(topic: str, total_count: int) -> Act:
     """Give a topic so many partitions."""
 

@@ -5,7 +5,9 @@ Owns wrong functions only; each docstring says which rule is gone.
 
 from typing import Any
 
+from holdfast.broker.core.replicas.partition import Partition
 from holdfast.broker.core.replicas.replica_manager import ReplicaManager
+from holdfast.broker.log_manager import LogManager
 from holdfast.metadata.delta import MetadataDelta
 from holdfast.sim.mutants.mutant import Setting, mutant
 from holdfast.storage import epoch_file, log, snapshots
@@ -176,8 +178,36 @@ SLOW = Setting(
     breaks="D5",
     by="D5",
     setting=SLOW,
-    killed_by="D5@7",
+    killed_by="D5@8",
 )
 def nothing_is_ever_old(original: Any, segment: Any, config: Any, wall_ms: int) -> bool:
     """retention.ms deletes nothing."""
     return False
+
+
+#: leaders are lost while records are deleted
+DELETING = Setting(
+    faults={
+        "delete_records": 12,
+        "starve_follower": 4,
+        "kill_leader": 4,
+        "isolate_leader": 3,
+        "power_leader": 3,
+        "power_broker": 3,
+    },
+    seconds=20,
+    gap_ms=300,
+)
+
+
+@mutant(Partition, "follower_begins", breaks="R118", by="R118", setting=DELETING, killed_by="R118@1")
+def deletes_alone(original: Any, self: Any, replica_id: int, log_start_offset: int) -> None:
+    """A leader tells that records are deleted when it has deleted them itself."""
+    original(self, replica_id, 1 << 60)
+
+
+@mutant(LogManager, "store_log_start", breaks="R118", by="R118", setting=DELETING, killed_by="R118@3")
+async def log_starts_are_not_stored(original: Any, self: Any, managed: Any) -> bool:
+    """Where a log begins is told before it is stored."""
+    managed.log.start_stored(managed.log.log_start_offset)
+    return True

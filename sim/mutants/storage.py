@@ -5,6 +5,7 @@ Owns wrong functions only; each docstring says which rule is gone.
 
 from typing import Any
 
+from holdfast.broker.interval_flush import IntervalFlush
 from holdfast.broker.log_manager import LogManager
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.record_batch import parse_header
@@ -89,8 +90,8 @@ ASKED_TO_FLUSH = Setting(faults={"kill_broker": 1}, shape={"topics": 3, "partiti
 # --- flushes -----------------------------------------------------------------------------------------------
 
 
-@mutant(LogManager, "_flush_by_time", breaks="D6", by="D6", setting=ASKED_TO_FLUSH, killed_by="D6@2")
-async def never_flushes_by_time(original: Any, self: Any) -> None:
+@mutant(IntervalFlush, "run", breaks="D6", by="D6", setting=ASKED_TO_FLUSH, killed_by="D6@2")
+async def never_flushes_by_time(original: Any, self: Any, concurrency: Any) -> None:
     """Nothing is flushed because it is old."""
 
 

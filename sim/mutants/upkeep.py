@@ -215,13 +215,13 @@ def producer_epochs_not_bumped(original: Any, producer_id: Any, producer_epoch: 
 
 @mutant(FollowerSessions, "open", breaks="N-4", by="N-4", killed_by="N-4@1")
 def sessions_leave_rows_behind(
-    original: Any, self: Any, replica_id: Any, broker_epoch: Any, session_id: Any
+    original: Any, self: Any, replica_id: Any, broker_epoch: Any, session_id: Any, now_ms: Any
 ) -> Any:
     """Followers that wait for a partition are looked for among the rows of former sessions too."""
     former = self._sessions.get(replica_id)
     if former is not None:
         former.rows = {}
-    return original(self, replica_id, broker_epoch, session_id)
+    return original(self, replica_id, broker_epoch, session_id, now_ms)
 
 
 @mutant(
@@ -333,18 +333,18 @@ def never_gives_leaderships_back(original: Any, self: Any, now_ms: int) -> None:
 
 
 @mutant(LeaderBalance, "run", breaks="R16", by="R16", setting=LEADERS_CHANGE, killed_by="R16@1")
-def gives_leaderships_back_once(original: Any, self: Any, draft: Any, now_ms: int) -> None:
+def gives_leaderships_back_once(original: Any, self: Any, draft: Any, now_ms: int, is_short: Any) -> None:
     """The pass does not come again."""
-    original(self, draft, now_ms)
+    original(self, draft, now_ms, is_short)
     self._next_pass_ms = None
 
 
 @mutant(LeaderBalance, "run", breaks="R16", by="R16", setting=LEADERS_CHANGE, killed_by="R16@11")
-def gives_back_whatever_is_missed(original: Any, self: Any, draft: Any, now_ms: int) -> None:
+def gives_back_whatever_is_missed(original: Any, self: Any, draft: Any, now_ms: int, is_short: Any) -> None:
     """Leaderships move, and clients with them, however few a broker misses."""
     former, self._config = self._config, replace(self._config, imbalance_percentage=0)
     try:
-        original(self, draft, now_ms)
+        original(self, draft, now_ms, is_short)
     finally:
         self._config = former
 

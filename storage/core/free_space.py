@@ -6,11 +6,15 @@ has taken while less than half of it would. The rest is for what keeps a broker 
 the metadata log.
 """
 
+#: A dir that was short has room again with so many times the least free space: leaderships that come and go
+#: with each deleted segment would cost more than they give.
+AMPLE_FACTOR = 2
+
 
 class FreeSpace:
     """Free bytes of one log dir: as measured last, without what was appended since."""
 
-    __slots__ = ("free_bytes", "min_free_bytes", "total_bytes")
+    __slots__ = ("free_bytes", "is_short", "min_free_bytes", "total_bytes")
 
     def __init__(self, min_free_bytes: int = 0) -> None:
         #: 0: nothing is refused
@@ -18,11 +22,16 @@ class FreeSpace:
         #: None until it was measured
         self.free_bytes: int | None = None
         self.total_bytes: int | None = None
+        #: records of clients were refused, and there is not ample room again: others should lead
+        self.is_short = False
 
     def measured(self, free_bytes: int, total_bytes: int) -> bool:
         """The disk was asked. True when records of clients are refused from now on, or are taken again."""
         was_low = self.is_low
         self.free_bytes, self.total_bytes = free_bytes, total_bytes
+        self.is_short = self.is_low or (
+            self.is_short and not self._leaves(0, self.min_free_bytes * AMPLE_FACTOR)
+        )
         return self.is_low is not was_low
 
     def took(self, size_bytes: int) -> None:

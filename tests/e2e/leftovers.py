@@ -6,16 +6,19 @@ import subprocess
 from contextlib import suppress
 from pathlib import Path
 
+from holdfast.localcluster.compose_links import ContainerLinks
+
 Leftovers = dict[str, list[str]]
 
 
-def leftovers(folder: Path) -> Leftovers:
-    """Stopped processes, mounts and loop devices of a folder; packet filter tables and namespaces of ours."""
+def leftovers(folder: Path, project: str = "") -> Leftovers:
+    """Stopped processes, mounts and loop devices of a folder; the packet filter table of a Compose project
+    (others may be broken beside it), and namespaces of ours."""
     return {
         "stopped processes": _stopped(folder),
         "mounts": sorted(point for point in _mount_points() if str(folder) in point),
         "loop devices": sorted(image for image in _images() if str(folder) in image),
-        "rules": _tables(),
+        "rules": _tables(project),
         "namespaces": sorted(path.name for path in Path("/run/netns").glob("holdfast*")),
     }
 
@@ -54,10 +57,10 @@ def _images() -> list[str]:
     return found
 
 
-def _tables() -> list[str]:
-    if shutil.which("nft") is None:
+def _tables(project: str) -> list[str]:
+    if not project or shutil.which("nft") is None:
         return []
     done = subprocess.run(["nft", "-j", "list", "tables"], capture_output=True, text=True, check=False)
     rows = json.loads(done.stdout)["nftables"] if done.returncode == 0 else []
     names = [row["table"]["name"] for row in rows if "table" in row]
-    return sorted(name for name in names if name.startswith("holdfast"))
+    return sorted(name for name in names if name == ContainerLinks(project).table)

@@ -9,8 +9,9 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from holdfast.client.consumer import Consumer, ConsumerRecord
+from holdfast.client.consumer import Consumer
 from holdfast.client.core.batch import Batch
+from holdfast.client.core.consumer_records import ConsumerRecord
 from holdfast.client.core.errors import ProduceFailed
 from holdfast.client.core.history import make_value, parse_value
 from holdfast.client.core.outcomes import DeliveryOutcome

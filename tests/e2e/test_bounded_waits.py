@@ -92,3 +92,24 @@ def test_leader_that_was_paused_for_a_session_acknowledges_nothing_alone(cluster
     client.join(60)
     assert codes == ["NOT_LEADER_OR_FOLLOWER"]
     look.wait_full_isr("t")
+
+
+def test_writes_do_not_wait_for_the_session_of_a_follower_that_is_paused(
+    make_cluster: Callable[..., LocalCluster],
+) -> None:
+    """R115: neither its session nor the lag time ends while this test runs."""
+    cluster = make_cluster(broker_session_timeout_ms="600000", replica_lag_time_max_ms="600000")
+    servers = cluster.bootstrap_servers
+    look = watch(servers)
+    look.create_topic("t", 1, 3, 2)
+    look.wait_full_isr("t")
+    row = look.describe("t").partitions[0]
+    follower_id = next(member for member in row.isr if member != row.leader_id)
+    with Load(servers, "t") as load:
+        cluster.pause(cluster.broker(follower_id))
+        wait_until(lambda: follower_id not in look.describe("t").partitions[0].isr)
+        load.wait_acked(1000)
+        cluster.resume(cluster.broker(follower_id))
+        look.wait_full_isr("t")
+    assert not load.answers.failed
+    assert_nothing_lost(servers, "t", 1, load.answers)

@@ -71,6 +71,39 @@ def test_a_scenario_is_played_judged_and_reported(tmp_path: Path) -> None:
     assert "Nothing acknowledged was lost" in page.read_text()
 
 
+THEN_AT_RANDOM = """
+name = "then-at-random"
+says = "a broker is cut off for some seconds, and meanwhile another is killed"
+[topic.t]
+[producer.p]
+topic = "t"
+[[phase]]
+name = "cut off"
+steps = [{ fault = "partition", target = "broker-3", seconds = 8 }]
+[[phase]]
+name = "at random"
+seconds = 1
+random = { kill = 1 }
+targets = ["broker-1"]
+lasts = [0, 0]
+[[expect]]
+verdict = "nothing lost"
+because = "no disk is lost"
+"""
+
+
+def test_a_fault_that_has_an_end_ends_in_a_random_phase_too(tmp_path: Path) -> None:
+    (tmp_path / "story.toml").write_text(THEN_AT_RANDOM)
+    words = ("run", str(tmp_path / "story.toml"), "--no-verdict", "--keep", str(tmp_path / "kept"))
+    line = [sys.executable, "-m", "holdfast.cli", "chaos", *words]
+    done = subprocess.run(line, capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows = read_history(tmp_path / "kept" / HISTORY_FILE)
+    faults = {row["fault"]: row for row in rows if row["kind"] == "fault"}
+    assert faults.keys() == {"partition", "kill"}
+    assert faults["partition"]["until_ms"] >= faults["partition"]["t_ms"] + 8_000
+
+
 @pytest.mark.parametrize(
     ("was", "becomes", "says"),
     [

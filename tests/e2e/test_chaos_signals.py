@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.drills.fault_kinds import KINDS
+from holdfast.localcluster import clocks
 from holdfast.localcluster.power import loop_disk
 from holdfast.localcluster.processes import LocalCluster
 from tests.e2e.chaos_command import Command, chaos
@@ -26,7 +27,10 @@ pytestmark = [
 
 #: nodes have disks of their own, which needs root; else these faults are refused
 HAS_DISKS = not loop_disk.why_not(loop_disk.FILE_SYSTEMS["ext4"])
+#: their wall clocks can be put wrong
+HAS_CLOCKS = not clocks.why_not()
 ON_DISKS = ("full-disk", "frozen-disk", "slow-disk")
+NOT_HERE = {*(() if HAS_DISKS else ON_DISKS), *(() if HAS_CLOCKS else ("clock-jump",))}
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 #: what a fault needs to be told beside its target
 WORDS = {
@@ -40,7 +44,13 @@ WORDS = {
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     made = LocalCluster.create(
-        tmp_path_factory.mktemp("signals"), 3, 1, properties=QUICK, power_loss="auto", has_links=True
+        tmp_path_factory.mktemp("signals"),
+        3,
+        1,
+        properties=QUICK,
+        power_loss="auto",
+        has_links=True,
+        has_clocks=HAS_CLOCKS,
     )
     try:
         made.up()
@@ -52,7 +62,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
 
 
 @pytest.mark.parametrize("number", SIGNALS, ids=lambda number: number.name)
-@pytest.mark.parametrize("fault", [fault for fault in KINDS if HAS_DISKS or fault not in ON_DISKS])
+@pytest.mark.parametrize("fault", [fault for fault in KINDS if fault not in NOT_HERE])
 def test_a_fault_that_lasts_is_healed_by_a_signal(
     cluster: LocalCluster, fault: str, number: signal.Signals
 ) -> None:

@@ -1,6 +1,8 @@
 """One fault at a time on real processes: silence, too few replicas, ELR, a disk that takes no more."""
 
 import resource
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -119,3 +121,28 @@ def test_a_broker_that_cannot_write_ends_without_marker_and_catches_up_later(clu
         look.wait_full_isr("t")
     assert not load.answers.failed
     assert_nothing_lost(servers, "t", 1, load.answers)
+
+
+def test_a_leader_whose_disk_is_nearly_full_follows_a_replica_with_room(
+    make_cluster: Callable[..., LocalCluster],
+) -> None:
+    def short_of_room(made: LocalCluster) -> None:
+        """Broker 1 lacks a quarter of what it must keep free: it takes copies, and no records of clients."""
+        file = made.properties_file(made.broker(1))
+        wanted = shutil.disk_usage(file.parent).free * 4 // 3
+        with file.open("a", encoding="utf-8") as lines:
+            lines.write(f"holdfast.log.dirs.min.free.bytes={wanted}\n")
+
+    cluster = make_cluster(before_up=short_of_room)
+    look = watch(cluster.bootstrap_servers)
+    look.ask(
+        lambda admin: admin.create_topic(
+            "t", assignments={0: (1, 2, 3)}, configs={"min.insync.replicas": "2"}
+        )
+    )
+    answers = produce(cluster.bootstrap_servers, "t", 200)
+    assert not answers.failed
+    row = only_partition(cluster, "t")
+    assert (row.leader_id, row.isr) == (2, (1, 2, 3))
+    arguments = ["explain", "t", "0", "--bootstrap-server", cluster.bootstrap_servers]
+    assert "too little is left of the disk of leader 1" in CliRunner().invoke(main, arguments).output

@@ -3,6 +3,7 @@
 One cluster for all: a broker is killed that alone has a partition, so its return needs a recovery.
 """
 
+import asyncio
 import http.client
 import json
 import random
@@ -19,6 +20,7 @@ from click.testing import CliRunner
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
+from holdfast import Admin
 from holdfast.cli.__main__ import main
 from holdfast.localcluster.nodes import Node
 from holdfast.localcluster.processes import LocalCluster
@@ -35,7 +37,12 @@ SECTIONS = {
     "Brokers": ("broker",),
     "Every node": ("controller", "broker"),
 }
-PROPERTIES = {**QUICK, "log.flush.interval.ms": "100"}
+OFFSETS_PARTITIONS = 4
+PROPERTIES = {
+    **QUICK,
+    "log.flush.interval.ms": "100",
+    "offsets.topic.num.partitions": str(OFFSETS_PARTITIONS),
+}
 
 
 class Row(NamedTuple):
@@ -123,8 +130,20 @@ def played(cluster: LocalCluster) -> Played:
     cluster.start(victim)
     cluster.wait_ready([victim])
     wait_until(lambda: ask(witness, "/v1/health")["is_healthy"])
+    commit_for_a_group_of_each_coordinator(servers)
     after = {node.name: scrape(node) for node in cluster.nodes}
     return Played(cluster, victim, before, after, health, told)
+
+
+def commit_for_a_group_of_each_coordinator(servers: str) -> None:
+    """Each partition of the offsets has a group, so each broker that leads some has one."""
+
+    async def commit() -> None:
+        async with Admin(servers) as admin:
+            for number in range(8 * OFFSETS_PARTITIONS):
+                await admin.alter_group_offsets(f"group-{number}", {("t", 0): 1})
+
+    asyncio.run(commit())
 
 
 def node_health(node: Node, exit_code: int) -> str:
@@ -230,7 +249,7 @@ def test_gauges_tell_how_it_stands_afterwards(run: Played) -> None:
     metrics = run.after[controller.name]
     assert total(metrics, "kafka_controller_active_controller") == 1
     assert total(metrics, "kafka_controller_active_brokers") == 3
-    assert total(metrics, "kafka_controller_global_partitions") == 4
+    assert total(metrics, "kafka_controller_global_partitions") == 4 + OFFSETS_PARTITIONS
     for name in ("offline_partitions", "fenced_brokers", "global_under_min_isr_partition_count"):
         assert total(metrics, f"kafka_controller_{name}") == 0
     roles = {

@@ -4,11 +4,14 @@ import re
 import subprocess
 import sys
 import textwrap
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from holdfast.broker.core.groups.config import partition_of
+from holdfast.localcluster.pytest_cluster import QUICK_PROPERTIES
 from holdfast.testing import HoldfastCluster
 from tests.e2e.pages import ROOT, blocks
 
@@ -127,6 +130,57 @@ def test_a_ledger_has_two_rows_for_each_record(cluster: HoldfastCluster, topic: 
     rows = file.read_text().splitlines()
     assert len([row for row in rows if '"outcome":"ok"' in row]) == 1_000
     assert len(rows) == 2_000
+
+
+class Member:
+    """A run of the program of a member; what it has printed."""
+
+    def __init__(self, servers: str, topic: str) -> None:
+        words = ["examples/group.py", servers, topic, topic, "--idle-seconds", "20"]
+        self.process = subprocess.Popen([sys.executable, *words], stdout=subprocess.PIPE, text=True, cwd=ROOT)
+        self.lines: list[str] = []
+        self.thread = threading.Thread(target=self._listen)
+        self.thread.start()
+
+    def _listen(self) -> None:
+        assert self.process.stdout is not None
+        with self.process.stdout:
+            self.lines += iter(self.process.stdout.readline, "")
+
+    def end(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        self.thread.join()
+
+    @property
+    def reads(self) -> bool:
+        """It has partitions."""
+        return bool(re.search(r"now reading \[\d", "".join(self.lines)))
+
+    @property
+    def records(self) -> list[str]:
+        """`partition/offset` of what it has read; the last line may be half a one."""
+        return re.findall(r"^(\d/\d+): .*\n", "".join(self.lines), re.MULTILINE)
+
+
+def test_a_group_survives_the_death_of_a_member_and_of_its_coordinator(
+    cluster: HoldfastCluster, topic: str
+) -> None:
+    first, second = members = [Member(cluster.bootstrap_servers, topic) for _ in range(2)]
+    try:
+        cluster.wait_until(lambda: all(member.reads for member in members), 60)
+        run("examples/produce_many.py", cluster.bootstrap_servers, topic, "3000")
+        first.end()
+        partition = partition_of(topic, int(QUICK_PROPERTIES["offsets.topic.num.partitions"]))
+        coordinator = cluster.wait_until(lambda: cluster.leader("__consumer_offsets", partition), 30)
+        assert coordinator is not None
+        cluster.kill(coordinator)
+        run("examples/produce_many.py", cluster.bootstrap_servers, topic, "2000")
+        cluster.wait_until(lambda: len({*first.records, *second.records}) == 5_000, 60)
+        cluster.restart(coordinator)
+    finally:
+        for member in members:
+            member.end()
 
 
 def test_examples_have_no_other_programs() -> None:

@@ -71,7 +71,12 @@ def test_the_commands_of_the_readme_work_in_their_order(tmp_path: Path) -> None:
         (found,) = [text for line, text in outputs.items() if all(word in line for word in words)]
         return found
 
-    assert sorted(output("console-consumer").split(), key=int) == [str(number) for number in range(1, 1001)]
+    assert sorted(output("console-consumer", "t --from-beginning").split(), key=int) == [
+        str(number) for number in range(1, 1001)
+    ]
+    assert [line.split()[5] for line in output("consumer-groups").splitlines()[2:]] == ["0", "0", "0"], (
+        "the lag"
+    )
     assert [line.split()[-1] for line in output("--durability").splitlines()] == ["STATE", "OK", "OK", "OK"]
     assert output("can-stop").startswith("CAN-STOP OK: ")
     assert len(re.findall("Reassignment of partition t-[012] is completed", output("--execute"))) == 3

@@ -267,6 +267,30 @@ def test_leadership_goes_to_the_preferred_and_to_the_designated_replica(tools: T
     assert tools.wait("elected", lambda rows: rows[0]["leader"] == 1)
 
 
+def test_records_are_deleted_below_an_offset(tools: Tools, tmp_path: Path) -> None:
+    tools.create("shortened", "1:2:3,2:3:1")
+    tools.wait("shortened", all_in_sync)
+    lines = "".join(f"key{number}\tvalue{number}\n" for number in range(20))
+    key = ("--property", "parse.key=true")
+    tools.run("console-producer", "--topic", "shortened", *key, text=lines)
+
+    def offsets(time: str) -> dict[int, int]:
+        words = ("get-offsets", "--topic", "shortened", "--time", time, "--output", "json")
+        return {row["partition"]: row["offset"] for row in tools.run(*words).json["data"]}
+
+    ends = offsets("latest")
+    assert sum(ends.values()) == 20
+    one = ("delete-records", "--topic", "shortened", "--partition", "0", "--offset")
+    assert "partition: shortened-0\tlow_watermark: 1" in tools.run(*one, "1").out
+    refused = tools.run(*one, str(ends[0] + 1), code=1)
+    assert "partition: shortened-0\terror: OFFSET_OUT_OF_RANGE" in refused.out + refused.err
+    rows = [{"topic": "shortened", "partition": number, "offset": -1} for number in (0, 1)]
+    path = write(tmp_path, {"version": 1, "partitions": rows})
+    tools.run("delete-records", "--offset-json-file", path)
+    assert offsets("earliest") == ends
+    assert "--topic, --partition and --offset go together" in tools.run(*one[:3], code=2).err
+
+
 def test_a_broker_may_stop_or_not_and_the_view_says_what_is_survived(tools: Tools) -> None:
     tools.create("counted", "1:2:3")
     tools.wait("counted", all_in_sync)

@@ -30,6 +30,10 @@ class KafkaClient(Protocol):
 
     def delete_topic(self, name: str) -> None: ...
 
+    def delete_records(self, topic: str, partition: int, offset: int) -> int:
+        """Records below the offset; the low watermark."""
+        ...
+
     def produce(
         self, topic: str, values: Sequence[bytes], between: Callable[[int], None], *, idempotent: bool
     ) -> list[Found]:
@@ -69,6 +73,12 @@ class Librdkafka:
 
     def delete_topic(self, name: str) -> None:
         self._admin.delete_topics([name])[name].result(PATIENCE_S)
+
+    def delete_records(self, topic: str, partition: int, offset: int) -> int:
+        place = self._library.TopicPartition(topic, partition, offset)
+        (answer,) = self._admin.delete_records([place]).values()
+        low_watermark: int = answer.result(PATIENCE_S).low_watermark
+        return low_watermark
 
     def produce(
         self, topic: str, values: Sequence[bytes], between: Callable[[int], None], *, idempotent: bool
@@ -137,6 +147,11 @@ class KafkaPython:
 
     def delete_topic(self, name: str) -> None:
         self._admin.delete_topics([name])
+
+    def delete_records(self, topic: str, partition: int, offset: int) -> int:
+        place = self._library.TopicPartition(topic, partition)
+        low_watermark: int = self._admin.delete_records({place: offset})[place]["low_watermark"]
+        return low_watermark
 
     def produce(
         self, topic: str, values: Sequence[bytes], between: Callable[[int], None], *, idempotent: bool
@@ -221,6 +236,13 @@ class Aiokafka:
     def delete_topic(self, name: str) -> None:
         answer = self._with_admin(lambda admin: admin.delete_topics([name]))
         assert [row[1] for row in answer.topic_error_codes] == [0], answer
+
+    def delete_records(self, topic: str, partition: int, offset: int) -> int:
+        place = self._library.TopicPartition(topic, partition)
+        low_watermark: int = self._with_admin(
+            lambda admin: admin.delete_records({place: self._library.admin.RecordsToDelete(offset)})
+        )[place]
+        return low_watermark
 
     def produce(
         self, topic: str, values: Sequence[bytes], between: Callable[[int], None], *, idempotent: bool

@@ -1,5 +1,7 @@
 """A member of a group in a process of its own, which a test may kill: reads, commits, and prints what it did.
 
+Foreign clients, and our own, which is told our own addresses.
+
     python member.py CLIENT BOOTSTRAP TOPIC GROUP
 
 One JSON object a line: {"assigned": [partitions]}, {"read": [[partition, offset], ...]}, and when a commit
@@ -152,10 +154,54 @@ def aiokafka_member(bootstrap: str, topic: str, group: str) -> None:
     asyncio.run(_aiokafka(bootstrap, topic, group))
 
 
+async def _holdfast(bootstrap: str, topic: str, group: str) -> None:
+    from holdfast import CommitFailed, Consumer, RebalanceListener, TopicPartition
+
+    ends: dict[int, int] = {}
+    reads: dict[int, None] = {}
+
+    class Listener(RebalanceListener):
+        async def assigned(self, partitions: tuple[TopicPartition, ...]) -> None:
+            reads.update(dict.fromkeys(index for _, index in partitions))
+            tell("assigned", sorted(reads))
+
+        async def revoked(self, partitions: tuple[TopicPartition, ...]) -> None:
+            for _, index in partitions:
+                ends.pop(index, None)
+                del reads[index]
+
+    async with Consumer(
+        bootstrap,
+        group_id=group,
+        enable_auto_commit=False,
+        session_timeout_ms=SESSION_MS,
+        heartbeat_interval_ms=HEARTBEAT_MS,
+    ) as consumer:
+        consumer.subscribe(topic, Listener())
+        while True:
+            records = await consumer.poll(RECORDS_MAX, 200)
+            if records:
+                work(((one.partition, one.offset) for one in records), ends)
+                await asyncio.sleep(WORK_S)
+            if not ends:
+                continue
+            try:
+                await consumer.commit()
+            except CommitFailed:
+                continue
+            tell("committed", ends)
+            ends.clear()
+
+
+def holdfast_member(bootstrap: str, topic: str, group: str) -> None:
+    asyncio.run(_holdfast(bootstrap, topic, group))
+
+
 MEMBERS: dict[str, Callable[[str, str, str], None]] = {
     "confluent-kafka": confluent,
     "kafka-python": kafka_python,
     "aiokafka": aiokafka_member,
+    "holdfast": holdfast_member,
 }
 
 if __name__ == "__main__":

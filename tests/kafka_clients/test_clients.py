@@ -51,6 +51,14 @@ def test_what_is_acknowledged_is_read_back(
     check_read_back(client, topic, acknowledged, values)
 
 
+def test_deleted_records_are_read_no_more(client: KafkaClient, request: pytest.FixtureRequest) -> None:
+    topic = topic_of(request)
+    client.create_topic(topic, 1, {})
+    client.produce(topic, [b"value %d" % number for number in range(100)], undisturbed, idempotent=False)
+    assert client.delete_records(topic, 0, 40) == 40
+    assert [row.offset for row in client.read(topic, 1, 60)] == list(range(40, 100))
+
+
 @pytest.mark.timeout(30)  # half as long as a client is patient
 def test_what_is_not_served_fails_at_once_and_says_so(client: KafkaClient) -> None:
     with pytest.raises(Exception, match=r"(?i)transactional.?id.?authorization.?failed|transactions are not"):

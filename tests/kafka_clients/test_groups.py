@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -27,14 +28,17 @@ OFFSETS_PARTITIONS = int(QUICK_PROPERTIES["offsets.topic.num.partitions"])
 PATIENCE_S = 120
 #: The others are long.
 FIRST = "confluent-kafka"
+#: Our own client.
+OWN = "holdfast"
 
 
 class Member:
     """A member of a group in a process of its own, and what it has printed."""
 
-    def __init__(self, client: str, bootstrap: str, topic: str, group: str) -> None:
+    def __init__(self, client: str, cluster: HoldfastCluster, topic: str, group: str) -> None:
         script = str(Path(__file__).with_name("member.py"))
-        words = [sys.executable, "-W", "ignore", script, client, bootstrap, topic, group]
+        servers = cluster.bootstrap_servers if client == OWN else cluster.kafka_bootstrap
+        words = [sys.executable, "-W", "ignore", script, client, servers, topic, group]
         self.process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         self.assigned: list[int] = []
         self.read: list[tuple[int, int]] = []
@@ -69,12 +73,12 @@ class Member:
 
 
 @contextmanager
-def members(client: str, cluster: HoldfastCluster, topic: str) -> Iterator[Callable[[], Member]]:
-    """Starts members of the group that is called as the topic."""
+def members(client: str, cluster: HoldfastCluster, topic: str) -> Iterator[Callable[..., Member]]:
+    """Starts members of the group that is called as the topic, of this client unless another one is named."""
     started: list[Member] = []
 
-    def start() -> Member:
-        started.append(Member(client, cluster.kafka_bootstrap, topic, topic))
+    def start(another: str | None = None) -> Member:
+        started.append(Member(another or client, cluster, topic, topic))
         return started[-1]
 
     try:
@@ -184,6 +188,43 @@ def test_no_committed_offset_is_lost_when_the_coordinator_is_killed(
     again = [(one, offset) for one, offset in second.read if offset < committed[one]]
     assert not again, "a committed offset was lost"
     assert len(set(first.read + second.read)) == log.records, "every record was read"
+
+
+@pytest.mark.parametrize("log", ["aiokafka"], indirect=True)
+def test_our_own_members_share_with_a_foreign_one_while_members_and_coordinators_are_killed(
+    log: Log, cluster: HoldfastCluster
+) -> None:
+    with members(OWN, cluster, log.topic) as start:
+        first, second, foreign = start(), start(), start("aiokafka")
+        everyone = [first, second, foreign]
+        until(
+            lambda: sorted(one.assigned for one in everyone) == [[index] for index in range(PARTITIONS)],
+            lambda: [one.assigned for one in everyone],
+        )
+        until(lambda: log.is_committed_by(*everyone), lambda: [one.committed for one in everyone])
+
+        former = kill_the_coordinator(log.topic, cluster)
+        log.write()
+        until(lambda: log.is_committed_by(*everyone), lambda: [one.committed for one in everyone])
+        cluster.restart(former)
+
+        first.kill()
+        committed = all_committed(*everyone)
+        had_read = {one: len(one.read) for one in (second, foreign)}
+        former = kill_the_coordinator(log.topic, cluster)
+        log.write()
+        third = start()
+        everyone.append(third)
+        until(lambda: log.is_committed_by(*everyone), lambda: [one.committed for one in everyone])
+        until(
+            lambda: sorted(chain(*(one.assigned for one in everyone[1:]))) == list(range(PARTITIONS)),
+            lambda: [one.assigned for one in everyone[1:]],
+        )
+        cluster.restart(former)
+    later = [*third.read, *second.read[had_read[second] :], *foreign.read[had_read[foreign] :]]
+    again = [(one, offset) for one, offset in later if offset < committed[one]]
+    assert not again, "a committed offset was lost"
+    assert len(set(chain(*(one.read for one in everyone)))) == log.records, "every record was read"
 
 
 def kill_the_coordinator(group: str, cluster: HoldfastCluster) -> Node:

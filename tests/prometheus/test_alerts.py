@@ -20,9 +20,12 @@ from pathlib import Path
 import pytest
 
 from holdfast.durability.segments import high_watermarks
+from holdfast.localcluster.faults.damage import FlipBit
+from holdfast.localcluster.faults.places import Field, Part, Place
 from holdfast.localcluster.nodes import Node
 from holdfast.localcluster.ports import ReservedPorts
 from holdfast.localcluster.processes import LocalCluster
+from holdfast.storage.core.files import SCRUB_CHECKPOINT
 from tests.e2e.conftest import QUICK
 
 pytestmark = [
@@ -273,6 +276,17 @@ def test_alerts_fire_when_their_cause_is_there(
     (folder / "no-ledger").mkdir()
     monitoring.collect(judged(cluster, folder / "no-ledger"))
     monitoring.wait("ValidatorFailed")
+
+    # a bit that a start does not read, and the scrub does
+    create(cluster, "scrubbed", "3", "segment.bytes=4096")
+    for _ in range(3):
+        produce(cluster, "scrubbed", 300)
+    cluster.stop(brokers[2:])
+    FlipBit(cluster, brokers[2], Place(Part.CLOSED_SEGMENT, "scrubbed-0"), 1, Field.PAYLOAD).apply()
+    for log_dir in cluster.log_dirs(brokers[2]):
+        (log_dir / SCRUB_CHECKPOINT).unlink(missing_ok=True)  # a pass is due
+    starts(cluster, brokers[2])
+    monitoring.wait("ScrubFoundDamage")
 
     # log dirs
     create(cluster, "many", ",".join(["3"] * 300))

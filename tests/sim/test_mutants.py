@@ -162,7 +162,7 @@ def test_a_declared_seed_that_kills_no_more_is_replaced_and_others_stay(
     names = ("no-gate", "votes-twice", "stops-without-flush")
     declared = {name: replace(MUTANTS[name]) for name in names}
     declared["no-gate"] = replace(declared["no-gate"], killed_by="I-8@2")
-    declared["votes-twice"] = replace(declared["votes-twice"], killed_by="I-8@2")  # which does not
+    declared["votes-twice"] = replace(declared["votes-twice"], killed_by="I-8@1")  # which does not
     declared["stops-without-flush"] = replace(declared["stops-without-flush"], killed_by="")
     for name, one in declared.items():
         monkeypatch.setitem(MUTANTS, name, one)
@@ -173,7 +173,7 @@ def test_a_declared_seed_that_kills_no_more_is_replaced_and_others_stay(
     told = {row["mutant"]: row for row in map(json.loads, ran.stdout.splitlines())}
     assert told.keys() == {"no-gate", "votes-twice"}
     assert told["no-gate"]["seed"] == "2"
-    assert told["votes-twice"]["seed"] != "2"
+    assert told["votes-twice"]["seed"] != "1"
     assert told["votes-twice"]["tried"] == int(told["votes-twice"]["seed"])
     kept = json.loads((tmp_path / "mutants.json").read_text(encoding="utf-8"))
     assert {row["mutant"]: row["text"] for row in kept} == {name: row["text"] for name, row in told.items()}
@@ -210,7 +210,7 @@ def test_the_page_that_the_documentation_reads_is_the_one_that_is_shown() -> Non
     (neighbour,) = re.findall("`(without [^`]* it passes)`", text)
     ran = CliRunner().invoke(command, ["run", "--mutant", name])
     assert neighbour in ran.output
-    for event in ("power b3", "boot b3.2", "kill b2.1", "the session of broker 3 ended", "A-8 CleanIsTruth"):
+    for event in ("power b3", "boot b3.2", "kill b2.1", "power b1", "boot b1.2", "A-8 CleanIsTruth"):
         assert event in ran.output, event
 
 

@@ -80,6 +80,12 @@ def test_partitions_and_topics_come_and_go_under_load() -> None:
     assert set(names) <= set(result.faults)
 
 
+@pytest.mark.slow
+def test_records_are_deleted_while_leaders_come_and_go() -> None:
+    result = played(("delete_records", "kill_leader"), replace(SHAPE, brokers=3))
+    assert result.faults["delete_records"] > 2
+
+
 def test_min_isr_goes_up_and_down_within_the_budget() -> None:
     names = ("change_min_isr", "power_leader", "kill_broker")
     result = played(names, replace(SHAPE, recovery_manager=True), gap_ms=500)

@@ -214,7 +214,7 @@ def test_a_seed_that_is_never_done_is_a_row_that_says_where_it_was_and_others_go
     is_idle: bool, told: str
 ) -> None:
     template = HangsAtOne(RECIPE.base, 1.0, 400, is_reference=is_idle)
-    limits = SeedLimits(cpu_seconds=2.0, idle_seconds=2.0)
+    limits = SeedLimits(cpu_seconds=8.0, idle_seconds=2.0)
     rows = list(play_seeds(template, (1, 2), jobs=1, limits=limits))
     assert [row.seed for row in rows] == [1, 2]
     assert rows[0].is_broken

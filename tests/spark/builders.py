@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from holdfast.client.core.history import RowWriter, make_value, parse_value, value_crc32c
+from holdfast.client.core.history import RowWriter, SentFields, make_value, parse_value, value_crc32c
 from holdfast.client.core.outcomes import DeliveryOutcome
 from holdfast.protocol.record_batch import Record, encode_batch
 
@@ -17,8 +17,14 @@ RUN = "demo"
 VALUE_BYTES = 64
 
 LOG_SCHEMA = (
-    "topic string, partition int, offset long, state string, producer string, pseq long, value_crc32c long"
+    "topic string, partition int, offset long, state string, producer string, pseq long, value_crc32c long, "
+    "timestamp_ms long, key_crc32c long, headers_crc32c long"
 )
+
+
+#: Timestamp of all records in the log; they have no key and no headers.
+TIMESTAMP_MS = 1_700_000_000_000
+_FIELDS = (TIMESTAMP_MS, None, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +41,7 @@ class Send:
     value_crc32c: int | None = None
     t0: int = 1
     t1: int = 2
+    fields: SentFields | None = None
 
     @property
     def value(self) -> bytes:
@@ -69,7 +76,9 @@ class RunHistory:
         for send in self.sends:
             rows = RowWriter(self.run, send.producer)
             crc = value_crc32c(send.value) if send.value_crc32c is None else send.value_crc32c
-            lines.append(rows.invoke(send.pseq, self.topic, send.partition, crc, send.acks, send.t0))
+            lines.append(
+                rows.invoke(send.pseq, self.topic, send.partition, crc, send.acks, send.t0, send.fields)
+            )
             if send.outcome is not None:
                 epoch = send.leader_epoch if send.offset >= 0 else -1
                 error = (
@@ -88,9 +97,9 @@ class RunHistory:
                 found = parse_value(value)
                 if found is None:
                     state = "damaged" if value[8:9] == b":" else "foreign"
-                    rows.append((*place, state, None, None, None))
+                    rows.append((*place, state, None, None, None, *_FIELDS))
                 else:
-                    rows.append((*place, "good", found.producer, found.pseq, value_crc32c(value)))
+                    rows.append((*place, "good", found.producer, found.pseq, value_crc32c(value), *_FIELDS))
         return rows
 
 

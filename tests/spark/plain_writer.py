@@ -56,19 +56,56 @@ def _varint(number: int) -> bytes:
     return bytes(out)
 
 
-def _record(delta: int, content: bytes) -> bytes:
-    body = (
-        b"\0" + _varint(delta) + _varint(delta) + _varint(-1) + _varint(len(content)) + content + _varint(0)
-    )
+#: of every record: a key, and two headers of which one is null
+KEY = b"k"
+HEADERS: tuple[tuple[bytes, bytes | None], ...] = ((b"trace", b"7"), (b"empty", None))
+
+
+def headers_crc(headers: tuple[tuple[bytes, bytes | None], ...] = HEADERS) -> int:
+    text = b""
+    for name, content in headers:
+        text += b"%d:%s" % (len(name), name)
+        text += b"-1:" if content is None else b"%d:%s" % (len(content), content)
+    return crc32c(text)
+
+
+def _sized(content: bytes | None) -> bytes:
+    return _varint(-1) if content is None else _varint(len(content)) + content
+
+
+def _record(delta: int, time: int, content: bytes, key: bytes | None, headers: Any) -> bytes:
+    fields = b"".join(_sized(name) + _sized(text) for name, text in headers)
+    body = b"\0" + _varint(time) + _varint(delta) + _sized(key) + _sized(content)
+    body += _varint(len(headers)) + fields
     return _varint(len(body)) + body
 
 
-def batch(base: int, values: list[bytes], epoch: int = EPOCH) -> bytes:
-    """Uncompressed, without a producer id."""
-    records = b"".join(_record(delta, content) for delta, content in enumerate(values))
+def batch(
+    base: int,
+    values: list[bytes],
+    epoch: int = EPOCH,
+    *,
+    key: bytes | None = KEY,
+    headers: Any = HEADERS,
+    times: tuple[int, ...] | None = None,
+    is_append_time: bool = False,
+) -> bytes:
+    """Uncompressed, without a producer id; `times`: ms behind TIMESTAMP_MS."""
+    times = (0,) * len(values) if times is None else times
+    records = b"".join(
+        _record(delta, times[delta], content, key, headers) for delta, content in enumerate(values)
+    )
     last = len(values) - 1
     covered = (
-        struct.pack(">hiqqqhii", 0, last, TIMESTAMP_MS, TIMESTAMP_MS + last, -1, -1, -1, len(values))
+        struct.pack(
+            ">hiqqqhii",
+            8 if is_append_time else 0,
+            last,
+            TIMESTAMP_MS,
+            TIMESTAMP_MS + max(times),
+            *(-1, -1, -1),
+            len(values),
+        )
         + records
     )
     body = struct.pack(">ibI", epoch, 2, crc32c(covered)) + covered
@@ -88,6 +125,12 @@ class Plain:
     high_watermark: int = 15
     #: file name -> bytes, beside or in place of the ledger that `lines` are
     files: dict[str, bytes] = field(default_factory=dict)
+    #: (partition, number of the batch) -> what differs from the usual, as `batch` takes it
+    unusual: dict[tuple[int, int], dict[str, Any]] = field(default_factory=dict)
+    #: rows of all replicas' leader epoch checkpoints; None: no such files
+    epochs: list[tuple[int, int]] | None = field(default_factory=lambda: [(EPOCH, 0)])
+    #: below it the replicas have been flushed
+    flushed: int = 15
     #: brokers without a checkpoint of high watermarks
     without_marks: set[int] = field(default_factory=set)
 
@@ -106,7 +149,12 @@ class Plain:
         name = {"run": RUN, "producer": producer, "pseq": pseq, "topic": TOPIC, "partition": partition}
         crc = crc32c(sent)
         at = 10 * len(self.lines)
-        self.lines.append({"kind": "invoke", **name, "value_crc32c": crc, "acks": -1, "t0": at})
+        more = {
+            "timestamp_ms": TIMESTAMP_MS,
+            "key_crc32c": crc32c(KEY),
+            "headers_crc32c": headers_crc(),
+        }
+        self.lines.append({"kind": "invoke", **name, "value_crc32c": crc, "acks": -1, "t0": at, **more})
         answer = {"outcome": "ok", "offset": len(log), "leader_epoch": EPOCH, "error": None, "t1": at + 5}
         self.lines.append({"kind": "complete", **name, **answer})
         log.append(sent)
@@ -114,7 +162,10 @@ class Plain:
     def batches(self) -> dict[int, list[bytes]]:
         """What is served, as batches by partition."""
         return {
-            index: [batch(start, log[start : start + BATCH]) for start in range(0, len(log), BATCH)]
+            index: [
+                batch(start, log[start : start + BATCH], **self.unusual.get((index, start // BATCH), {}))
+                for start in range(0, len(log), BATCH)
+            ]
             for index, log in self.served.items()
         }
 
@@ -155,10 +206,18 @@ class Plain:
                 place = log_dir / f"{TOPIC}-{index}"
                 place.mkdir()
                 (place / SEGMENT).write_bytes(b"".join(batches))
-            if broker not in self.without_marks:
-                rows = [f"{TOPIC} {index} {self.high_watermark}" for index in (0, 1)]
-                (log_dir / "replication-offset-checkpoint").write_text(
-                    "\n".join(["0", str(len(rows)), *rows, ""])
-                )
+                if self.epochs is not None:
+                    rows = [f"{epoch} {start}" for epoch, start in self.epochs]
+                    _checkpoint(place / "leader-epoch-checkpoint", rows)
+            for name, offset in (
+                ("replication-offset-checkpoint", self.high_watermark),
+                ("recovery-point-offset-checkpoint", self.flushed),
+            ):
+                if broker not in self.without_marks:
+                    _checkpoint(log_dir / name, [f"{TOPIC} {index} {offset}" for index in (0, 1)])
             dirs[broker] = str(log_dir)
         return ledger, dirs
+
+
+def _checkpoint(path: Path, rows: list[str]) -> None:
+    path.write_text("\n".join(["0", str(len(rows)), *rows, ""]))

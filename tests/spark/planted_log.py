@@ -20,6 +20,8 @@ from holdfast.protocol.messages.list_offsets import (
     ListOffsetsResponse,
 )
 from holdfast.protocol.messages.metadata import (
+    DescribeClusterBroker,
+    DescribeClusterResponse,
     MetadataBroker,
     MetadataPartition,
     MetadataResponse,
@@ -97,6 +99,7 @@ class PlantedLogs:
         handlers = {
             ApiKey.METADATA: self._metadata,
             ApiKey.DESCRIBE_TOPIC_PARTITIONS: self._describe,
+            ApiKey.DESCRIBE_CLUSTER: self._describe_cluster,
             ApiKey.LIST_OFFSETS: self._list_offsets,
             ApiKey.OFFSET_FOR_LEADER_EPOCH: self._epoch_ends,
             ApiKey.FETCH: self._fetch,
@@ -156,6 +159,11 @@ class PlantedLogs:
             rows.append(MetadataTopic(0, name, self._ids[name], partitions))
         brokers = (MetadataBroker(NODE_ID, "127.0.0.1", self._port, None),)
         exchange.respond(MetadataResponse("planted", NODE_ID, 1, brokers, tuple(rows)))
+
+    def _describe_cluster(self, exchange: Exchange) -> None:
+        address = ("127.0.0.1", self._port)
+        row = DescribeClusterBroker(NODE_ID, 1, bytes(16), *address, None, False, False, True)
+        exchange.respond(DescribeClusterResponse(0, None, "planted", NODE_ID, 1, 0, (row,), ()))
 
     def _describe(self, exchange: Exchange) -> None:
         rows = []

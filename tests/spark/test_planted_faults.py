@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from holdfast.durability.validate import ValidateOptions, validate
-from tests.spark.plain_writer import BATCH, TOPIC, Plain, batch, crc32c, value
+from tests.spark.plain_writer import BATCH, HEADERS, TIMESTAMP_MS, TOPIC, Plain, batch, crc32c, value
 from tests.spark.planted_log import PlantedLogs
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark session"), pytest.mark.timeout(600)]
@@ -185,6 +185,28 @@ def _overtaken_and_late(run: Plain) -> None:
     run.line("invoke", "a", 0)["t0"] = 10**6
 
 
+def _batch_with(**fields: Any) -> Callable[[Plain], None]:
+    """Of t-0 the second batch, in all replicas."""
+
+    def plant(run: Plain) -> None:
+        run.unusual[0, 1] = fields
+        _everywhere(lambda log: None)(run)
+
+    return plant
+
+
+def _drop_fields(run: Plain, pseq: int = 7) -> None:
+    for name in ("timestamp_ms", "key_crc32c", "headers_crc32c"):
+        del run.line("invoke", "a", pseq)[name]
+
+
+def _older(run: Plain) -> None:
+    _batch_with(key=b"other")(run)
+    for line in run.lines:
+        for name in ("timestamp_ms", "key_crc32c", "headers_crc32c"):
+            line.pop(name, None)
+
+
 LOGS = {
     "the end is gone": Fault(
         _everywhere(_cut), 4, {"lost": 3}, says="no record of its partition", is_fast=True
@@ -217,6 +239,48 @@ LOGS = {
         _swapped, 5, {"reordered": 1, "overtaken": 1}, says="an earlier send got offset 8"
     ),
     "sent after an acknowledgement, below it": Fault(_overtaken_and_late, 5, {"overtaken": 19}),
+    "another key, in a whole batch": Fault(
+        _batch_with(key=b"other"), 5, {"key_changed": 5}, says="checksum of its key is not the ledger's"
+    ),
+    "keys are gone": Fault(_batch_with(key=None), 5, {"key_changed": 5}, says="its key is gone"),
+    "a key that was not sent": Fault(
+        _drop("key_crc32c", "invoke"), 5, {"key_changed": 1}, says="was sent without a key"
+    ),
+    "headers in another order": Fault(
+        _batch_with(headers=HEADERS[::-1]), 5, {"headers_changed": 5}, says="checksum of its headers"
+    ),
+    "an empty header that was null": Fault(
+        _batch_with(headers=(HEADERS[0], (b"empty", b""))), 5, {"headers_changed": 5}
+    ),
+    "headers are gone": Fault(
+        _batch_with(headers=()), 5, {"headers_changed": 5}, says="its headers are gone", is_fast=True
+    ),
+    "another timestamp": Fault(
+        _batch_with(times=(0, 0, 1, 0, 0)),
+        5,
+        {"timestamp_changed": 1},
+        says=f"sent with timestamp {TIMESTAMP_MS}, has {TIMESTAMP_MS + 1}",
+    ),
+    "timestamps that the broker has set": Fault(
+        _batch_with(times=(0, 0, 1, 0, 0), is_append_time=True), 0, says="rules: 20 of 21"
+    ),
+    "a batch of which nothing but the values is right": Fault(
+        _batch_with(key=None, headers=(), times=(0, 0, 1, 0, 0)),
+        5,
+        {"key_changed": 5, "headers_changed": 5, "timestamp_changed": 1},
+    ),
+    "an older ledger, and another key": Fault(
+        _older, 0, says="not run: key_changed, headers_changed, timestamp_changed"
+    ),
+    "one line of an older ledger": Fault(
+        _drop_fields, 0, says="1 sends of an older ledger tell no key, headers and timestamp"
+    ),
+    "a key without a timestamp": Fault(
+        _drop("timestamp_ms", "invoke"), 6, says="line 29: key_crc32c without timestamp_ms"
+    ),
+    "a checksum of headers that cannot be": Fault(
+        _set("invoke", headers_crc32c=1 << 32), 6, says="line 29: headers_crc32c 4294967296 cannot be"
+    ),
 }
 
 
@@ -233,6 +297,7 @@ def _flipped(run: Plain) -> None:
 
 
 def _falling(run: Plain) -> None:
+    run.flushed = 10
     for partitions in run.replicas.values():
         partitions[0][2] = batch(2 * BATCH, run.served[0][10:15], EPOCH_BEFORE)
 
@@ -256,6 +321,17 @@ def _unmarked(run: Plain) -> None:
     run.without_marks = {1, 2, 3}
 
 
+def _checkpoint(*epochs: tuple[int, int], flushed: int = 15) -> Callable[[Plain], None]:
+    def plant(run: Plain) -> None:
+        run.epochs, run.flushed = list(epochs), flushed
+
+    return plant
+
+
+def _no_checkpoint(run: Plain) -> None:
+    run.epochs = None
+
+
 EPOCH_BEFORE = 2
 
 REPLICAS = {
@@ -273,6 +349,25 @@ REPLICAS = {
     ),
     "a byte of a batch": Fault(_flipped, 5, {"damaged": 1}, says="replica 2, .* at byte "),
     "an epoch that falls": Fault(_falling, 5, {"epoch_order": 3}, says="epoch 2 behind epoch 3"),
+    "a checkpoint of another epoch": Fault(
+        _checkpoint((2, 0)),
+        5,
+        {"epoch_checkpoint": 18},
+        says="replica 1, .* at byte 0: epoch 3, the checkpoint says epoch 2 from offset 0; holdfast dump-log",
+        is_fast=True,
+    ),
+    "a checkpoint of another epoch, of what was not flushed": Fault(_checkpoint((2, 0), flushed=0), 0),
+    "an epoch that begins within a batch": Fault(
+        _checkpoint((3, 0), (4, 7)),
+        5,
+        {"epoch_checkpoint": 12},
+        says="epoch 3, the checkpoint says epoch 3 from offset 0 to 6",
+    ),
+    "an epoch that begins behind what was flushed": Fault(_checkpoint((3, 0), (4, 15)), 0),
+    "the epoch below the beginning of the log": Fault(_checkpoint((2, 0), (2, 0), (3, 0)), 0),
+    "no checkpoint of epochs": Fault(
+        _no_checkpoint, 6, says="6 replicas without a whole leader epoch checkpoint, .*broker-1/t-0"
+    ),
     "two batches changed places": Fault(_exchanged, 5, {"file_order": 1}, says="replica 2, .* at byte "),
     "a batch is there twice": Fault(
         lambda run: run.replicas[2][0].append(run.replicas[2][0][1]), 5, {"file_order": 1}

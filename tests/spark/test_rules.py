@@ -10,15 +10,24 @@ from typing import Any
 
 import pytest
 
-from holdfast.client.core.history import RowWriter, topic_id_text
+from holdfast.client.core.history import RowWriter, SentFields
 from holdfast.client.core.outcomes import DeliveryOutcome
 from holdfast.durability.ledger import forget_sends, read_sends
 from holdfast.durability.rules import RULES
 from holdfast.durability.rules.rule import Looks
 from holdfast.durability.segment_source import BATCH_SCHEMA
-from holdfast.durability.validate import ENDS_SCHEMA, MARKS_SCHEMA, MEMBERS_SCHEMA, judge
+from holdfast.durability.validate import ENDS_SCHEMA, EPOCHS_SCHEMA, MARKS_SCHEMA, MEMBERS_SCHEMA, judge
 from holdfast.durability.verdict import SAMPLES_MAX, Verdict
-from tests.spark.builders import LOG_SCHEMA, RunHistory, Send, clean_history, damaged_value, write_ledger
+from holdfast.protocol.id_text import encode_id
+from tests.spark.builders import (
+    LOG_SCHEMA,
+    TIMESTAMP_MS,
+    RunHistory,
+    Send,
+    clean_history,
+    damaged_value,
+    write_ledger,
+)
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark session"), pytest.mark.timeout(600)]
 
@@ -125,6 +134,22 @@ def unacknowledged_behind_a_later_one(history: RunHistory) -> None:
     log[low], log[high] = log[high], log[low]
 
 
+def the_ledger_tells_the_whole_record(history: RunHistory) -> None:
+    history.change(3, fields=SentFields(TIMESTAMP_MS))
+
+
+def key_is_gone(history: RunHistory) -> None:
+    history.change(3, fields=SentFields(TIMESTAMP_MS, key_crc32c=7))
+
+
+def headers_are_gone(history: RunHistory) -> None:
+    history.change(3, fields=SentFields(TIMESTAMP_MS, headers_crc32c=7))
+
+
+def timestamp_is_another(history: RunHistory) -> None:
+    history.change(3, fields=SentFields(TIMESTAMP_MS - 1))
+
+
 def sent_after_an_acknowledgement_and_below_it(history: RunHistory) -> None:
     history.send("late", 0, 0, t0=50, t1=60)
     history.send("early", 0, 0, t0=1, t1=40)
@@ -150,6 +175,10 @@ CASES: dict[Callable[[RunHistory], None], dict[str, int]] = {
     weakly_acknowledged_and_gone: {"lost_weakly_acked": 2},
     unacknowledged_behind_a_later_one: {"recovered": 1, "reordered_unacked": 1},
     sent_after_an_acknowledgement_and_below_it: {"overtaken": 1},
+    the_ledger_tells_the_whole_record: {},
+    key_is_gone: {"key_changed": 1},
+    headers_are_gone: {"headers_changed": 1},
+    timestamp_is_another: {"timestamp_changed": 1},
 }
 
 
@@ -202,6 +231,11 @@ def batches_swapped_in_a_file(batches: list[dict[str, Any]]) -> None:
     batches[6]["position"], batches[7]["position"] = batches[7]["position"], batches[6]["position"]
 
 
+def checkpoint_of_one_replica_says_another_epoch(batches: list[dict[str, Any]]) -> None:
+    # see CHECKPOINTS
+    pass
+
+
 def tail_of_one_replica_torn(batches: list[dict[str, Any]]) -> None:
     batches[8] |= {"crc": 7, "crc_ok": False, "problem": "crc does not hold"}
     del batches[9]
@@ -219,7 +253,14 @@ REPLICA_CASES: dict[Callable[[list[dict[str, Any]]], None], dict[str, int]] = {
     two_values_of_one_epoch_above_it: {"rewritten": 1},
     epoch_falls_above_it: {"epoch_order": 3},
     batches_swapped_in_a_file: {"file_order": 1},
+    checkpoint_of_one_replica_says_another_epoch: {"epoch_checkpoint": 2},
     tail_of_one_replica_torn: {},
+}
+#: (topic, broker) -> rows of its checkpoint of leader epochs, (epoch, first offset, end)
+CHECKPOINTS: dict[tuple[str, int], list[tuple[int, int, int | None]]] = {
+    ("same_everywhere", 1): [(3, 0, None)],
+    ("checkpoint_of_one_replica_says_another_epoch", 1): [(3, 0, None)],
+    ("checkpoint_of_one_replica_says_another_epoch", 2): [(2, 0, 20), (3, 20, 40), (4, 40, None)],
 }
 
 
@@ -334,6 +375,14 @@ def planted(spark_session: Any, tmp_path_factory: pytest.TempPathFactory) -> Ite
         "marks": spark_session.createDataFrame(marks, MARKS_SCHEMA),
         "members": spark_session.createDataFrame(members, MEMBERS_SCHEMA),
         "ends": spark_session.createDataFrame(ends, ENDS_SCHEMA),
+        "epochs": spark_session.createDataFrame(
+            [
+                (broker, topic, 0, *row, HIGH_WATERMARK)
+                for (topic, broker), rows in CHECKPOINTS.items()
+                for row in rows
+            ],
+            EPOCHS_SCHEMA,
+        ),
         "one_clock": True,
     }
     yield judged(spark_session, histories, tmp_path_factory.mktemp("planted"), **tables)
@@ -358,8 +407,8 @@ def test_every_rule_has_been_broken_once_and_counts_agree(planted: Judged) -> No
     assert dict(planted.verdict.counts) == totals
     assert {name: len(rows) for name, rows in planted.verdict.samples.items()} == totals
     facts = planted.verdict.facts
-    # lost 3, moved 1, and 3 that are in their places but damaged
-    assert facts["acked"] - facts["ok"] == 7
+    # lost 3, moved 1, 3 that are in their places but damaged, and 3 with another key, headers or timestamp
+    assert facts["acked"] - facts["ok"] == 10
     assert planted.verdict.exit_code == 4
 
 
@@ -414,7 +463,7 @@ def test_of_two_records_of_a_damaged_offset_the_earlier_is_lost(planted: Judged)
 def test_a_clean_history_breaks_no_rule_and_was_really_looked_at(spark: Any, tmp_path: Path) -> None:
     verdict = judged(spark, [clean_history("t")], tmp_path).verdict
     shown = {name for name, rule in RULES.items() if rule.looks in (Looks.PAIRS, Looks.ORDER)}
-    assert set(verdict.counts) == shown, "without replicas nothing is said of them"
+    assert set(verdict.counts) == shown, "nothing is said of replicas, nor of keys that no ledger tells"
     assert not any(verdict.counts.values())
     assert verdict.exit_code == 0
     assert (verdict.facts["acked"], verdict.facts["ok"], verdict.facts["served"]) == (40, 40, 40)
@@ -436,7 +485,7 @@ def test_each_topic_id_of_a_ledger_of_many_topics_is_known(spark: Any, tmp_path:
         lines.append(rows.complete([0], topic, 0, DeliveryOutcome.OK, 0, 3, None, 2, topic_id))
     (tmp_path / "demo.p.jsonl").write_text("".join(lines))
     _, totals = read_sends(spark, str(tmp_path))
-    assert totals.topic_ids == {topic: (topic_id_text(topic_id),) for topic, topic_id in topics.items()}
+    assert totals.topic_ids == {topic: (encode_id(topic_id),) for topic, topic_id in topics.items()}
 
 
 @pytest.mark.parametrize("runs", [("demo", "demo"), ("demo", "again")], ids=["one run", "two runs"])

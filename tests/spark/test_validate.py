@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from holdfast.client.core.outcomes import DeliveryOutcome
+from holdfast.durability.tables import SCHEMAS
 from holdfast.durability.validate import ValidateOptions, run, validate
 from holdfast.durability.verdict import Verdict
 from tests.spark.builders import RunHistory, clean_history, history_batches, write_ledger, write_log_dir
@@ -69,8 +70,9 @@ def test_loss_damage_and_divergence_are_told_apart(spark: Any, tmp_path: Path) -
     other.log[0][15:] = other.log[0][:5]
     dirs[2] = str(write_log_dir(tmp_path / "b2", history_batches(other), 20))
     with PlantedLogs(served) as node:
-        report = tmp_path / f"report {ODD_NAME}"
-        verdict = verdict_of(spark, tmp_path, node, history, log_dirs=dirs, report=str(report))
+        report, tables = tmp_path / f"report {ODD_NAME}", tmp_path / "tables"
+        places: dict[str, Any] = {"log_dirs": dirs, "report": str(report), "tables": str(tables)}
+        verdict = verdict_of(spark, tmp_path, node, history, **places)
     assert {name: count for name, count in verdict.counts.items() if count} == {
         "lost": 5,
         "corrupt": 5,
@@ -79,6 +81,13 @@ def test_loss_damage_and_divergence_are_told_apart(spark: Any, tmp_path: Path) -
     assert verdict.exit_code == 4
     assert verdict.samples["diverged"][0]["detail"] == "replicas 1, 2 hold different batches"
     assert pq.read_table(report / "violations").num_rows == 11
+    rows = {name: pq.read_table(tables / name) for name in SCHEMAS}
+    assert {name: table.num_rows for name, table in rows.items()} == {
+        "sends": 40, "final": 35, "replicas": 16, "meta": 4, "events": 0, "anomalies": 11,
+    }  # fmt: skip
+    assert set(rows["sends"].column("tp").to_pylist()) == {"t-0", "t-1"}
+    assert set(rows["anomalies"].column("run").to_pylist()) == {"demo"}
+    assert set(rows["sends"].column("outcome").to_pylist()) == {"ok"}
 
 
 def test_replicas_that_are_damaged_short_or_gone_are_told(spark: Any, tmp_path: Path) -> None:

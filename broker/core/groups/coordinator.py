@@ -5,7 +5,7 @@ groups, `shard` about the log. The topic is created through the active controlle
 for a coordinator.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
@@ -207,6 +207,14 @@ class GroupCoordinator:
                 groups[group.state] += 1
                 offsets += len(group.offsets)
         return GroupCounts(groups, offsets, sum(not shard.is_active for shard in self.shards.values()))
+
+    def committed(self) -> Iterator[tuple[str, PartitionId, int]]:
+        """For metrics: (group, partition, next offset to read)."""
+        # Others have their turn in between, so these may change meanwhile.
+        groups = [group for shard in self.shards.values() for group in shard.groups.values()]
+        for group in groups:
+            for partition, stored in list(group.offsets.items()):
+                yield group.group_id, partition, stored.offset
 
     # --- where a group is ---------------------------------------------------------------------------------
 

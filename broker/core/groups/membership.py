@@ -6,7 +6,7 @@ committed. Members that are silent for their session timeout are removed. A stat
 when its process comes back within that time, and its former process is fenced.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 from holdfast.broker.core.events import GroupClient
@@ -19,7 +19,7 @@ from holdfast.broker.core.groups.config import (
 )
 from holdfast.broker.core.groups.group import Group, GroupState, Member, protocol_bytes, said_bytes
 from holdfast.broker.core.groups.shard import Shard, Turn
-from holdfast.broker.core.groups.timers import Timer, cancel
+from holdfast.broker.core.groups.timers import cancel
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.groups import (
     GroupHeartbeatRequest,
@@ -147,7 +147,7 @@ class Membership:
         if holder is not None:
             self._take_place(shard, group, group.members[holder], member_id, reply_to, request)
         elif instance is None and request.requires_known_member_id:
-            group.pending[member_id] = self._timer(
+            group.pending[member_id] = self._turn.after(
                 request.session_timeout_ms, lambda: self._pending_due(shard, group, member_id)
             )
             self._turn.respond(reply_to, join_refused(ErrorCode.MEMBER_ID_REQUIRED, member_id))
@@ -291,7 +291,7 @@ class Membership:
 
     def _wait_for_members(self, shard: Shard, group: Group, timeout_ms: int) -> None:
         cancel(group.join_timer)
-        group.join_timer = self._timer(timeout_ms, lambda: self._join_due(shard, group))
+        group.join_timer = self._turn.after(timeout_ms, lambda: self._join_due(shard, group))
 
     def _join_due(self, shard: Shard, group: Group) -> None:
         if not _is_held(shard, group):
@@ -326,7 +326,7 @@ class Membership:
         for member in list(group.members.values()):
             self._begin_member(shard, group, member)
         timeout_ms = group.rebalance_timeout_ms
-        group.sync_timer = self._timer(timeout_ms, lambda: self._sync_due(shard, group))
+        group.sync_timer = self._turn.after(timeout_ms, lambda: self._sync_due(shard, group))
 
     def _begin_member(self, shard: Shard, group: Group, member: Member) -> None:
         reply_to, member.join_reply = member.join_reply, None
@@ -486,7 +486,7 @@ class Membership:
         # A timer is not moved to a later time: when it comes, it is set anew.
         if member.timer is None or deadline_ms < member.timer.due_ms:
             cancel(member.timer)
-            member.timer = self._timer(timeout_ms, lambda: self._session_due(shard, group, member))
+            member.timer = self._turn.after(timeout_ms, lambda: self._session_due(shard, group, member))
 
     def _session_due(self, shard: Shard, group: Group, member: Member) -> None:
         member.timer = None
@@ -506,9 +506,6 @@ class Membership:
         if _is_held(shard, group):
             self._maybe_complete_join(shard, group)
             shard.forget_if_idle(group)
-
-    def _timer(self, delay_ms: int, call: Callable[[], None]) -> Timer:
-        return self._turn.timers.at(self._turn.now_ms + delay_ms, call)
 
     # --- coordination -------------------------------------------------------------------------------------
 

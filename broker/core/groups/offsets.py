@@ -31,6 +31,8 @@ from holdfast.protocol.messages.committed_offsets import (
 
 #: Records of one batch of deletions.
 _BATCH_RECORDS = 1_000
+#: Offsets that are looked at for old ones in one turn; a group is looked at as a whole.
+OFFSETS_A_TURN = 2_000
 
 Hear = Callable[[Shard, Group, str], None]
 
@@ -154,7 +156,9 @@ class Offsets:
             for row, row_code in zip(request.partitions, codes, strict=True)
             if row_code is ErrorCode.NONE
         ]
-        records = [_without(group, key) for key in dict.fromkeys(keys) if key in group.offsets]
+        # A commit under way is deleted behind itself: it would be there after an answer that it is not.
+        known = group.offsets.keys() | shard.offsets_in_flight(group.group_id).keys()
+        records = [_without(group, key) for key in dict.fromkeys(keys) if key in known]
         done = partial(self._deleted, reply_to, request, codes)
         if records:
             shard.write(records, done)
@@ -200,26 +204,42 @@ class Offsets:
     # --- retention ----------------------------------------------------------------------------------------
 
     def expire_all(self, shards: Iterable[Shard], image: Callable[[], MetadataImage]) -> None:
-        """`expire` in one partition now, and in each further one in a turn of its own: nothing else is done
-        in one."""
+        """Delete what is too old, or of topics that are gone, and groups of which nothing is left. Some now,
+        and the others in turns of their own, each partition in another: nothing else is done in one."""
         self._expire_next(iter(shards), image)
 
     def _expire_next(self, shards: Iterator[Shard], image: Callable[[], MetadataImage]) -> None:
         shard = next((one for one in shards if one.is_active), None)
         if shard is not None:
-            self.expire(shard, image())
-            self._turn.after(1, partial(self._expire_next, shards, image))
+            self._expire_groups(shard, iter(list(shard.groups)), shards, image)
 
-    def expire(self, shard: Shard, image: MetadataImage) -> None:
-        """Delete what is too old, or of topics that are gone, and groups of which nothing is left."""
-        for group in list(shard.groups.values()):
-            in_flight = shard.offsets_in_flight(group.group_id)
-            # A deletion would come behind a commit under way, which is new.
-            expired = [key for key in self._expired(group, image) if key not in in_flight]
-            self._write_deletions(shard, group, expired)
-            is_over = group.state_timestamp_ms <= self._oldest_kept_ms
-            if group.is_forgotten and group.is_stored and is_over and not in_flight:
-                self.delete_group(shard, group.group_id, lambda code: None)
+    def _expire_groups(
+        self,
+        shard: Shard,
+        group_ids: Iterator[str],
+        shards: Iterator[Shard],
+        image: Callable[[], MetadataImage],
+    ) -> None:
+        looked_at = 0
+        for group_id in group_ids:
+            group = shard.groups.get(group_id)
+            if group is None or not shard.is_active:
+                continue
+            self._expire(shard, group, image())
+            looked_at += 1 + len(group.offsets)
+            if looked_at >= OFFSETS_A_TURN:
+                self._turn.after(1, partial(self._expire_groups, shard, group_ids, shards, image))
+                return
+        self._turn.after(1, partial(self._expire_next, shards, image))
+
+    def _expire(self, shard: Shard, group: Group, image: MetadataImage) -> None:
+        in_flight = shard.offsets_in_flight(group.group_id)
+        # A deletion would come behind a commit under way, which is new.
+        expired = [key for key in self._expired(group, image) if key not in in_flight]
+        self._write_deletions(shard, group, expired)
+        is_over = group.state_timestamp_ms <= self._oldest_kept_ms
+        if group.is_forgotten and group.is_stored and is_over and not in_flight:
+            self.delete_group(shard, group.group_id, lambda code: None)
 
     @property
     def _oldest_kept_ms(self) -> int:

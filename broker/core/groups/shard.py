@@ -35,7 +35,7 @@ from holdfast.broker.core.groups.records import (
     encode_group_batch,
 )
 from holdfast.broker.core.groups.snapshot import Snapshot
-from holdfast.broker.core.groups.timers import Timers
+from holdfast.broker.core.groups.timers import Timer, Timers, cancel
 from holdfast.broker.core.replicas.partition import Partition
 from holdfast.metadata.ids import PartitionId
 from holdfast.protocol.errors import ErrorCode
@@ -64,11 +64,9 @@ class Turn:
         """Answer a request."""
         self.outbox.append(Respond(reply_to, message))
 
-    def after(self, delay_ms: int, call: Callable[[], None]) -> int:
-        """Make this call later; returns when."""
-        due_ms = self.now_ms + delay_ms
-        self.timers.at(due_ms, call)
-        return due_ms
+    def after(self, delay_ms: int, call: Callable[[], None]) -> Timer:
+        """Make this call later."""
+        return self.timers.at(self.now_ms + delay_ms, call)
 
 
 class ShardState(Enum):
@@ -93,9 +91,12 @@ class GroupWrite:
     #: called once: NONE when they are committed, else why that is not certain
     answer: Callable[[ErrorCode], None] | None
     end_offset: int = -1
+    #: answers that it is late; it keeps the records in memory until then
+    timer: Timer | None = None
 
     def decide(self, code: ErrorCode) -> None:
         """Answer, unless that was done before."""
+        cancel(self.timer)
         answer, self.answer = self.answer, None
         if answer is not None:
             answer(code)
@@ -247,8 +248,8 @@ class Shard:
         to_append = BatchToAppend(self.key, self.leader_epoch, check_batch(batch), memoryview(batch))
         self._turn.outbox.append(Append(write, (to_append,)))
         if answer is not None:
-            timeout_ms = self._turn.config.commit_timeout_ms
-            self._turn.after(timeout_ms, lambda: write.decide(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+            late = partial(write.decide, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            write.timer = self._turn.after(self._turn.config.commit_timeout_ms, late)
         return write
 
     def appended(self, write: GroupWrite, result: AppendResult) -> None:
@@ -280,10 +281,12 @@ class Shard:
             if not counts:
                 del self._keys_in_flight[key.group_id]
 
-    def offsets_in_flight(self, group_id: str) -> set[PartitionId]:
-        """Partitions whose offset changes, or is deleted, by a write that has no result yet."""
+    def offsets_in_flight(self, group_id: str) -> dict[PartitionId, None]:
+        """Partitions whose offset changes, or is deleted, by a write that has no result yet; in the order of
+        the log."""
         keys = self._keys_in_flight.get(group_id, ())
-        return {PartitionId(key.topic_id, key.partition_index) for key in keys if isinstance(key, OffsetKey)}
+        found = (PartitionId(key.topic_id, key.partition_index) for key in keys if isinstance(key, OffsetKey))
+        return dict.fromkeys(found)
 
     def values_in_flight(self) -> dict[GroupRecordKey, GroupRecordValue]:
         """{key: value} of the writes that have no result yet, the last one of each key; None for a

@@ -112,6 +112,8 @@ class Lifecycle:
         self.is_ready = False
         #: a log dir answers no more: other brokers lead and acknowledge until it does
         self.is_stalled = False
+        #: replicas that take no records of clients for want of room: other brokers should lead them
+        self.low_on_space: tuple[OfflineTopic, ...] = ()
         self._heartbeat_ms = heartbeat_ms
         self._controlled_shutdown = controlled_shutdown
         self._shutdown_timeout_ms = shutdown_timeout_ms
@@ -183,6 +185,7 @@ class Lifecycle:
             offline=offline,
             unreachable=tuple(sorted(unreachable)),
             online=online,
+            low_on_space=self.low_on_space,
         )
 
     def hurry(self, now_ms: int) -> None:
@@ -296,6 +299,11 @@ class Lifecycle:
     def disks_stalled(self, is_stalled: bool, now_ms: int) -> None:
         """A log dir answers no more, or all do again: ask to be fenced, or unfenced, at once."""
         self.is_stalled = is_stalled
+        self.hurry(now_ms)
+
+    def space_low(self, replicas: tuple[OfflineTopic, ...], now_ms: int) -> None:
+        """Too little is left of the disks of these replicas, and of no others: tell it at once."""
+        self.low_on_space = replicas
         self.hurry(now_ms)
 
     def shutdown_wanted(self, now_ms: int) -> StopReason | None:

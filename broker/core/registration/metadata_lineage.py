@@ -1,10 +1,11 @@
 """Checks that the controllers' metadata is the one that this broker has always followed.
 
-Owns the registration under which this broker last followed metadata, and which partitions the replayed log
-has ever assigned to it. A broker deletes every log that metadata does not name. If the controllers' metadata
-was lost or is an older copy, all brokers would delete what they hold. The metadata log is kept whole (K15),
-so the right one contains each registration at the offset that is its epoch (K28), and for each local log a
-record that assigned it here. Rising epochs prove nothing: each attempt to register makes a wrong log longer.
+Owns the registration under which this broker last followed metadata, and which partitions metadata has ever
+assigned to it. A broker deletes every log that metadata does not name. If the controllers' metadata was lost
+or is an older copy, all brokers would delete what they hold. The right one contains each registration at the
+offset that is its epoch (K28), and for each local log a record that assigned it here: in the log, or in the
+history of the snapshot that it begins at (K15). That history is bounded: what it has dropped is no evidence.
+Rising epochs prove nothing: each attempt to register makes a wrong log longer.
 """
 
 from collections.abc import Collection
@@ -16,6 +17,7 @@ from holdfast.metadata.records import (
     PartitionRecord,
     RegisterBrokerRecord,
 )
+from holdfast.metadata.snapshot import MetadataState, known_partitions
 
 _ADVICE = (
     "Their metadata was lost, or is an older copy: stop the controllers, restore their metadata.log.dir, "
@@ -36,6 +38,22 @@ class MetadataLineage:
         self._is_found = broker_epoch < 0
         #: partitions that were ever assigned to this broker; None once the logs were compared with it
         self._given: set[PartitionId] | None = set()
+        #: a snapshot has dropped some of them
+        self._has_dropped_given = False
+
+    def loaded(self, state: MetadataState) -> None:
+        """A snapshot takes the place of the log below it."""
+        if self.broker_epoch >= 0 and self.broker_epoch < state.image.offset:
+            known = state.history.registrations_of(self._broker_id)
+            incarnation_id = self._incarnation_id
+            self._is_found = any(
+                one.broker_epoch == self.broker_epoch
+                and one.incarnation_id == (incarnation_id or one.incarnation_id)
+                for one in known
+            ) or (bool(known) and not known[0].is_first and self.broker_epoch < known[0].broker_epoch)
+        if self._given is not None:
+            self._given |= known_partitions(state, self._broker_id)
+            self._has_dropped_given |= state.history.has_dropped_assignments
 
     def replayed(self, offset: int, record: MetadataRecord) -> None:
         """Record a committed record. The caller passes all of them, in order of offsets."""
@@ -62,7 +80,7 @@ class MetadataLineage:
 
     def problem_with_logs(self, logs: Collection[PartitionId]) -> str | None:
         """The same for the local logs: the log of a deleted or moved partition was assigned here once."""
-        if self._given is None:
+        if self._given is None or self._has_dropped_given:
             return None
         strange = sum(key not in self._given for key in logs)
         if not strange:

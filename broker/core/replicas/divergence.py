@@ -16,6 +16,10 @@ class LogView(Protocol):
     def log_start_offset(self) -> int: ...
 
     @property
+    def durable_start_offset(self) -> int:
+        """First offset that is kept after a power loss."""
+
+    @property
     def log_end_offset(self) -> int: ...
 
     @property

@@ -67,9 +67,11 @@ class FollowedRow:
         "leader_high_watermark",
         "leader_start",
         "listed_flushed_offset",
+        "listed_start_offset",
         "listed_in",
         "partition",
         "resume_ms",
+        "start_asked",
         "state",
     )
 
@@ -78,9 +80,11 @@ class FollowedRow:
         #: leader epoch in which the partition is followed
         self.leader_epoch = partition.leader_epoch
         self.state = state
-        #: session epoch of the request that listed it last, and the flushed offset in that request
+        #: session epoch of the request that listed it last, and flushed offset and log start in that request
         self.listed_in = 0
-        self.listed_flushed_offset = 0
+        self.listed_flushed_offset = self.listed_start_offset = 0
+        #: where the log is to begin, at the latest; -1 when that was not asked for yet
+        self.start_asked = -1
         #: end of the leader's log in the answer whose records are being appended; -1 for none
         self.leader_end = -1
         #: high watermark in the same answer, -1 when the leader does not know it
@@ -299,7 +303,9 @@ class Fetchers:
         else:
             row.failures = 0
             partition.leader_answered(answer.high_watermark, answer.log_end_offset)
-            effects.extend(_moved_start(partition, answer.high_watermark, answer.log_start_offset))
+            effects.extend(_moved_start(row, answer.high_watermark, answer.log_start_offset))
+            if row.listed_start_offset < min(answer.log_start_offset, partition.log.durable_start_offset):
+                self._make_ready(self._source_of[key], row)  # the leader waits for that
 
     def _parted(self, partition: Partition, known: EpochEndOffset, leader_start: int) -> tuple[Effect, ...]:
         """The local log diverges from the leader's; up to its last epoch the leader knows none above
@@ -335,7 +341,7 @@ class Fetchers:
         elif row is not None and row.leader_end >= 0:
             row.has_refused = False
             row.partition.leader_answered(row.leader_high_watermark, row.leader_end)
-            effects.extend(_moved_start(row.partition, row.leader_high_watermark, row.leader_start))
+            effects.extend(_moved_start(row, row.leader_high_watermark, row.leader_start))
             row.leader_end = -1
         self._end(key)
         return effects
@@ -363,6 +369,16 @@ class Fetchers:
             self._source_of[key].open_count -= 1
             self._begin(row)
             self._flushing[key] = None
+
+    def start_stored(self, key: PartitionId) -> None:
+        """The log begins later now, durably: the leader may wait for that."""
+        row = self._row(key)
+        if row is None or row.state is not RowState.OPEN:
+            return
+        if row.listed_start_offset < row.partition.log.durable_start_offset:
+            source = self._source_of[key]
+            source.open_count -= 1
+            self._make_ready(source, row)
 
     def cut(self, key: PartitionId) -> None:
         """A truncation or a reset of this log is done."""
@@ -467,6 +483,7 @@ class Fetchers:
             source.open_count += 1
             row.listed_in = epoch
             row.listed_flushed_offset = log.flushed_offset
+            row.listed_start_offset = log.durable_start_offset
             source.forgotten.pop(key, None)
             rows.append(
                 FetchPartition(
@@ -478,6 +495,7 @@ class Fetchers:
                     flushed_offset=log.flushed_offset,
                     max_bytes=self._max_bytes,
                     has_refused=row.has_refused,
+                    log_start_offset=log.durable_start_offset,
                 )
             )
         if source.ready:
@@ -599,11 +617,16 @@ def _may_cut_snapshot(partition: Partition, leader_start: int) -> bool:
     )
 
 
-def _moved_start(partition: Partition, leader_high_watermark: int, leader_start: int) -> tuple[Effect, ...]:
-    """Coordinators of groups move the start of their log to a snapshot that is committed: followers go along
-    once they have all that is committed, and so the whole snapshot."""
-    has_committed = 0 <= leader_high_watermark == partition.high_watermark
-    is_later = partition.log.log_start_offset < leader_start <= partition.high_watermark
-    if partition.topic_name == OFFSETS_TOPIC and has_committed and is_later:
+def _moved_start(row: FollowedRow, leader_high_watermark: int, leader_start: int) -> tuple[Effect, ...]:
+    """Followers let their logs begin no earlier than the leader's, as far as is committed: what was deleted
+    must not come back with the next leader. Coordinators of groups move the start of theirs to a snapshot:
+    followers go along once they have all that is committed, and so the whole snapshot."""
+    partition = row.partition
+    if not max(partition.log.log_start_offset, row.start_asked) < leader_start <= partition.high_watermark:
+        return ()
+    if partition.topic_name != OFFSETS_TOPIC:
+        row.start_asked = leader_start
+        return (MoveLogStart(partition.key, leader_start, is_stored=True),)
+    if leader_high_watermark == partition.high_watermark:
         return (MoveLogStart(partition.key, leader_start),)
     return ()

@@ -18,6 +18,7 @@ from holdfast.broker.core.replicas.ceiling import Ceiling, Urgency
 from holdfast.broker.core.replicas.divergence import LogView, Refusal
 from holdfast.broker.core.replicas.leadership import AlterVerdict, Leadership, Proposal
 from holdfast.broker.core.replicas.replica_progress import ReplicaProgress
+from holdfast.broker.core.replicas.silent_followers import Silence
 from holdfast.metadata.ids import PartitionId
 from holdfast.metadata.partition import PartitionRegistration
 from holdfast.metadata.records import RECOVERING
@@ -145,6 +146,17 @@ class Partition:
         """The committed ISR is smaller than min ISR (F1)."""
         registration = self.registration
         return registration is not None and len(registration.isr) < registration.min_isr
+
+    @property
+    def low_watermark(self) -> int:
+        """Leader: the lowest durable log start in the maximal ISR, below which no next leader has records; -1
+        while that of a member is unknown, and below min ISR: a member of the ELR may lead then."""
+        leadership = self.leadership
+        if leadership is None or self.is_under_min_isr:
+            return -1
+        progress = leadership.progress
+        starts = [progress[r].log_start_offset for r in leadership.maximal_isr if r in progress]
+        return min([self.log.durable_start_offset, *starts])
 
     @property
     def position(self) -> int:
@@ -312,6 +324,11 @@ class Partition:
             return None
         return self._maybe_expand(leadership, progress, now_ms)
 
+    def follower_begins(self, replica_id: int, log_start_offset: int) -> None:
+        """Count where the log of a follower begins, as told in a fetch that passed `check_follower`."""
+        assert self.leadership is not None
+        self.leadership.progress[replica_id].log_start_offset = log_start_offset
+
     def _maybe_expand(
         self, leadership: Leadership, progress: ReplicaProgress, now_ms: int
     ) -> Proposal | None:
@@ -332,10 +349,13 @@ class Partition:
         start_offset = leadership.start_offset
         return (
             start_offset is not None
+            and not progress.is_silent
             and progress.position >= self.high_watermark
             and progress.position >= start_offset
             and self._is_eligible(progress)
             and progress.is_caught_up(self.position, now_ms, self._lag_ms_max)
+            # or it could show again what was told to be deleted; an earlier build does not say
+            and not 0 <= progress.log_start_offset < self.log.durable_start_offset
         )
 
     def _is_eligible(self, progress: ReplicaProgress) -> bool:
@@ -380,6 +400,28 @@ class Partition:
         if not out_of_sync:
             return None
         return self._propose(leadership, tuple(r for r in registration.isr if r not in out_of_sync))
+
+    def maybe_drop_silent(self, silence: Silence) -> Proposal | None:
+        """Propose an ISR without the silent followers that hold back the high watermark (R115). Only where
+        that lets it move: what is left is min ISR, and another member asks, so the leader itself is heard."""
+        leadership, registration = self.leadership, self.registration
+        if (
+            leadership is None
+            or registration is None
+            or leadership.start_offset is None
+            or leadership.proposal
+        ):
+            return None
+        isr, progress, position = registration.isr, leadership.progress, self.position
+        followers = silence.silent - {self.broker_id}  # a stranger may have asked in its name
+        silent = [r for r in isr if r in followers and progress[r].position < position]
+        rest = tuple(r for r in isr if r not in silent)
+        is_heard = any(r in silence.heard for r in rest if r != self.broker_id)
+        if not silent or len(rest) < registration.min_isr or not is_heard:
+            return None
+        for replica_id in silent:
+            progress[replica_id].is_silent = True
+        return self._propose(leadership, rest)
 
     def retry_expand(self, now_ms: int) -> Proposal | None:
         """Check the followers outside the ISR again, after a proposal was closed or a broker was unfenced. A
@@ -432,8 +474,9 @@ class Partition:
 
     def advance_high_watermark(self, now_ms: int) -> bool:
         """Move the high watermark to the lowest position among this replica, the maximal ISR and caught-up
-        replicas that may join (F3, R52). It stays while the committed ISR is below min ISR (F1, A-2) or the
-        ceiling is below the new value (R68), and never moves back on a leader. True when it moved."""
+        replicas that may join and are not silent (F3, R52, R115). It stays while the committed ISR is below
+        min ISR (F1, A-2) or the ceiling is below the new value (R68), and never moves back on a leader. True
+        when it moved."""
         leadership, registration = self.leadership, self.registration
         if leadership is None or leadership.start_offset is None:
             return False
@@ -454,7 +497,11 @@ class Partition:
         for progress in followers:
             if progress.position < end and (
                 progress.replica_id in maximal_isr
-                or (self._is_eligible(progress) and progress.is_caught_up(position, now_ms, self._lag_ms_max))
+                or (
+                    not progress.is_silent
+                    and self._is_eligible(progress)
+                    and progress.is_caught_up(position, now_ms, self._lag_ms_max)
+                )
             ):
                 end = progress.position
                 if end <= known:

@@ -26,6 +26,7 @@ from holdfast.broker.core.events import (
     LogsOffline,
     MetadataCommitted,
     OpenLog,
+    SnapshotLoaded,
     StartEpoch,
     Stop,
     StoreBrokerEpoch,
@@ -43,9 +44,11 @@ from holdfast.broker.core.replicas.divergence import LogView
 from holdfast.broker.core.replicas.fetcher import Fetchers
 from holdfast.broker.core.replicas.leadership import Proposal
 from holdfast.broker.core.replicas.partition import Partition, Role, RoleChange
+from holdfast.broker.core.requests.delete_path import DeletePath
 from holdfast.broker.core.requests.fetch_path import FetchPath
 from holdfast.broker.core.requests.produce_path import ProducePath
 from holdfast.metadata.delta import LocalChanges, LocalPartition, MetadataDelta, local_view
+from holdfast.metadata.history import CommittedRecord, MetadataHistory
 from holdfast.metadata.ids import PartitionId
 from holdfast.metadata.image import RESOURCE_TOPIC, ConfigResource, MetadataImage
 from holdfast.metadata.partition import PartitionRegistration
@@ -77,6 +80,8 @@ class ReplicaManager:
         self.broker_id = config.node_id
         #: metadata as applied so far
         self.image = MetadataImage()
+        #: what led to it
+        self.history = MetadataHistory()
         self.partitions: dict[PartitionId, Partition] = {}
         #: the brokers registered in the image
         self.brokers = KnownBrokers()
@@ -88,6 +93,7 @@ class ReplicaManager:
             lambda now_ms: config.fences_itself and lifecycle.is_session_over(now_ms),
         )
         self.fetch_path = FetchPath(self.partitions, purgatory_max, config.fetch_max_bytes)
+        self.delete_path = DeletePath(self.partitions, purgatory_max)
         self.groups = GroupCoordinator(
             GroupConfig.from_static(config.static),
             self.partitions,
@@ -137,11 +143,24 @@ class ReplicaManager:
     def metadata_committed(self, event: MetadataCommitted, now_ms: int) -> None:
         """Replay committed records; once roles are taken, apply what they change for this broker."""
         delta = MetadataDelta(self.image)
-        for offset, raft_epoch, value in event.entries:
+        records: list[CommittedRecord] = []
+        for offset, raft_epoch, value, timestamp_ms in event.entries:
             record = decode_record(value)
+            records.append(CommittedRecord(offset, timestamp_ms, record))
             self._lineage.replayed(offset, record)
             delta.replay(record, offset, raft_epoch)
+        self.history.note(self.image, records)
         self.image = delta.apply(event.end_offset)
+        self._metadata_changed(delta, now_ms)
+
+    def snapshot_loaded(self, event: SnapshotLoaded, now_ms: int) -> None:
+        """Take the state of a snapshot; once roles are taken, apply what is different for this broker."""
+        delta = MetadataDelta.between(self.image, event.state.image)
+        self.image, self.history = event.state.image, event.state.history
+        self._lineage.loaded(event.state)
+        self._metadata_changed(delta, now_ms)
+
+    def _metadata_changed(self, delta: MetadataDelta, now_ms: int) -> None:
         for sentence in delta.violations:
             self._counts.metadata_violations += 1
             self._note(Level.ERROR, sentence)
@@ -252,6 +271,7 @@ class ReplicaManager:
         """Answer the requests that waited for the former role."""
         self._effects += self.produce_path.state_changed(partition.key)
         self._effects += self.fetch_path.role_changed(partition.key)
+        self._effects += self.delete_path.role_changed(partition.key)
         self.groups.partition_changed(partition.key, partition.topic_name)
 
     def _brokers_changed(self, broker_ids: tuple[int, ...], now_ms: int) -> None:
@@ -391,6 +411,7 @@ class ReplicaManager:
         if partition.advance_high_watermark(now_ms):
             self._effects += self.produce_path.high_watermark_moved(partition)
             self._effects += self.fetch_path.high_watermark_moved(partition, now_ms)
+        self._effects += self.delete_path.low_watermark_moved(partition)
         if partition.key in self.groups.shards:
             self.groups.high_watermark_moved(partition.key, now_ms)
         if partition.leadership is not None and partition.leadership.start_offset is not None:
@@ -534,14 +555,14 @@ class ReplicaManager:
         if not self.offline or own is None or own.broker_epoch != self._lifecycle.broker_epoch:
             return ()
         named = own.offline_replicas
-        return _by_topic(sorted(key for key in self.offline if key not in named and self._is_assigned(key)))
+        return by_topic(sorted(key for key in self.offline if key not in named and self._is_assigned(key)))
 
     def online_to_report(self) -> tuple[OfflineTopic, ...]:
         """Replicas that have begun anew and that the image's registration still names as offline."""
         own = self.image.brokers.get(self.broker_id)
         if own is None or not own.offline_replicas or own.broker_epoch != self._lifecycle.broker_epoch:
             return ()
-        return _by_topic(sorted(key for key in own.offline_replicas if key in self.partitions))
+        return by_topic(sorted(key for key in own.offline_replicas if key in self.partitions))
 
     def _is_assigned(self, key: PartitionId) -> bool:
         """Metadata assigns a replica of the partition to this broker."""
@@ -604,11 +625,12 @@ class ReplicaManager:
         self._effects.append(LogLine(level, text))
 
 
-def _by_topic(keys: Iterable[PartitionId]) -> tuple[OfflineTopic, ...]:
-    by_topic: dict[bytes, list[int]] = {}
+def by_topic(keys: Iterable[PartitionId]) -> tuple[OfflineTopic, ...]:
+    """Partitions as a heartbeat names them; `keys` are ascending."""
+    topics: dict[bytes, list[int]] = {}
     for key in keys:
-        by_topic.setdefault(key.topic_id, []).append(key.partition_index)
-    return tuple(OfflineTopic(topic_id, tuple(indexes)) for topic_id, indexes in by_topic.items())
+        topics.setdefault(key.topic_id, []).append(key.partition_index)
+    return tuple(OfflineTopic(topic_id, tuple(indexes)) for topic_id, indexes in topics.items())
 
 
 def name_of(partition: Partition) -> str:

@@ -14,7 +14,9 @@ class ReplicaProgress:
         "_leader_position_at_fetch",
         "_last_fetch_ms",
         "broker_epoch",
+        "is_silent",
         "last_caught_up_ms",
+        "log_start_offset",
         "position",
         "replica_id",
     )
@@ -25,10 +27,14 @@ class ReplicaProgress:
         #: end (exclusive) of what it holds, as counted for the high watermark; -1 before its first fetch in
         #: this epoch
         self.position = -1
+        #: where its log begins, durably; -1 while unknown
+        self.log_start_offset = -1
         #: broker epoch of its last fetch, -1 while unknown
         self.broker_epoch = -1
         #: when it last held all that the leader held; None for never in this epoch
         self.last_caught_up_ms: int | None = None
+        #: proposed out of the ISR for its silence (R115), and not heard since
+        self.is_silent = False
         #: start of the grace period: an ISR member has the lag time from there to catch up
         self._grace_from_ms = grace_from_ms
         self._leader_position_at_fetch = -1
@@ -46,6 +52,7 @@ class ReplicaProgress:
         elif position >= self._leader_position_at_fetch >= 0:
             self.last_caught_up_ms = max(self.last_caught_up_ms or 0, self._last_fetch_ms)
         self.position = position
+        self.is_silent = False
         self.broker_epoch = broker_epoch
         self._leader_position_at_fetch = leader_position
         self._last_fetch_ms = now_ms

@@ -103,6 +103,10 @@ class FetchPath:
         """Consumers' requests that wait for data."""
         return self._purgatory.size
 
+    def followers_quiet_since_ms(self) -> dict[int, int | None]:
+        """{follower: when it got its last answer; None while its request waits here}."""
+        return self._sessions.quiet_since_ms()
+
     # --- consumers ---------------------------------------------------------------------------------------
 
     def consumer_request(self, reply_to: object, request: FetchRequest, now_ms: int) -> list[Effect]:
@@ -190,7 +194,9 @@ class FetchPath:
                 return [self._no_session(reply_to, request)], [], []
             if session is not None and session.parked is not None:
                 effects.append(self._answer_session(session, now_ms))
-            session = self._sessions.open(request.replica_id, request.broker_epoch, request.session_id)
+            session = self._sessions.open(
+                request.replica_id, request.broker_epoch, request.session_id, now_ms
+            )
         elif session is None or (request.broker_epoch, request.session_id) != session.identity:
             return [self._no_session(reply_to, request)], [], []
         elif session.next_epoch != request.session_epoch:
@@ -255,12 +261,15 @@ class FetchPath:
         if partition is None or row.refusal is not None:
             self._sessions.due(row)  # KAFKA-13141: a refused row proves no progress
             return
+        partition.follower_begins(session.replica_id, listed.log_start_offset)
         proposal = partition.follower_fetched(
             session.replica_id, session.broker_epoch, listed.fetch_offset, listed.flushed_offset, now_ms
         )
         if proposal is not None:
             proposals.append((key, proposal))
         moved.append(partition)
+        if 0 <= listed.log_start_offset < partition.log.log_start_offset:
+            row.sent_high_watermark = -1  # the follower is to hear where the log begins
         if listed.fetch_offset < partition.log.log_end_offset:
             self._sessions.due(row)
         elif row.sent_high_watermark != partition.high_watermark:
@@ -270,6 +279,7 @@ class FetchPath:
         """Answer with everything due that has room; the rest stays due for the next request. Sizes are
         estimates: what turns out too large when it is read comes back through `left_out`."""
         reply_to, session.parked = session.parked, None
+        session.quiet_since_ms = now_ms
         assert reply_to is not None
         rows: list[ReadRow] = []
         left = session.max_bytes
@@ -347,6 +357,10 @@ class FetchPath:
                 self._purgatory.remove(delayed)
                 effects.append(self._answer_consumer(delayed.reply_to, delayed.request))
         return effects
+
+    def log_start_moved(self, key: PartitionId) -> None:
+        """The leader's log begins later now: its followers are told."""
+        self._sessions.log_start_moved(key)
 
     def role_changed(self, key: PartitionId) -> list[Effect]:
         """Answer the requests that wait for this partition."""

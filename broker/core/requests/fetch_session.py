@@ -63,13 +63,14 @@ class FollowerSession(Generic[T]):
         "max_bytes",
         "next_epoch",
         "parked",
+        "quiet_since_ms",
         "replica_id",
         "rows",
         "session_id",
         "watermark_rows",
     )
 
-    def __init__(self, replica_id: int, broker_epoch: int, session_id: int) -> None:
+    def __init__(self, replica_id: int, broker_epoch: int, session_id: int, now_ms: int) -> None:
         self.replica_id = replica_id
         self.broker_epoch = broker_epoch
         self.session_id = session_id
@@ -82,6 +83,8 @@ class FollowerSession(Generic[T]):
         self.watermark_rows: dict[T, SessionRow[T]] = {}
         #: `reply_to` of the unanswered request, None when there is none
         self.parked: object | None = None
+        #: when the last request was answered
+        self.quiet_since_ms = now_ms
         self.max_bytes = 0
         #: when the parked request is answered at the latest
         self.due_ms = 0
@@ -124,14 +127,14 @@ class FollowerSessions(Generic[T]):
         session = self._sessions.get(replica_id)
         return session.session_id if session is not None and session.broker_epoch == broker_epoch else 0
 
-    def open(self, replica_id: int, broker_epoch: int, session_id: int) -> FollowerSession[T]:
+    def open(self, replica_id: int, broker_epoch: int, session_id: int, now_ms: int) -> FollowerSession[T]:
         """Start a session in place of the follower's earlier one."""
         former = self._sessions.get(replica_id)
         if former is not None:
             for key in list(former.rows):
                 self.forget(former, key)
             self.woken.pop(former, None)
-        session: FollowerSession[T] = FollowerSession(replica_id, broker_epoch, session_id)
+        session: FollowerSession[T] = FollowerSession(replica_id, broker_epoch, session_id, now_ms)
         self._sessions[replica_id] = session
         return session
 
@@ -143,8 +146,8 @@ class FollowerSessions(Generic[T]):
         if row is None:
             row = session.rows[key] = SessionRow(session, key)
             self._by_key.setdefault(key, {})[session.replica_id] = row
-        if row.is_open:
-            # It listed an open row again, so it has ignored the high watermarks sent meanwhile.
+        if row.is_open or row.fetch_offset == fetch_offset:
+            # It listed an open row again, or went no further: it has ignored what was sent meanwhile.
             row.sent_high_watermark = -1
         row.fetch_offset = fetch_offset
         row.leader_epoch = leader_epoch
@@ -219,11 +222,26 @@ class FollowerSessions(Generic[T]):
             session.watermark_rows[key] = row
             session.due_ms = min(session.due_ms, now_ms + HIGH_WATERMARK_LINGER_MS)
 
+    def log_start_moved(self, key: T) -> None:
+        """Tell the followers that have nothing else to wait for, at once."""
+        for row in self.rows_of(key):
+            if row.is_open:
+                row.session.watermark_rows[key] = row
+                if row.session.parked is not None:
+                    self.woken[row.session] = None
+
     def expire(self, now_ms: int) -> None:
         """Wake the sessions whose parked request has waited long enough."""
         for session in self._sessions.values():
             if session.parked is not None and session.due_ms <= now_ms:
                 self.woken[session] = None
+
+    def quiet_since_ms(self) -> dict[int, int | None]:
+        """{follower: when it got its last answer; None while its request waits here}."""
+        return {
+            replica_id: session.quiet_since_ms if session.parked is None else None
+            for replica_id, session in self._sessions.items()
+        }
 
     def next_deadline_ms(self) -> int | None:
         """When to call `expire` next."""

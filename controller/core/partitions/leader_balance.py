@@ -5,19 +5,22 @@ broker leads nothing; without this the others would carry its load for ever. Not
 ISR member is elected, by the same table as everywhere (R12, mode preferred).
 """
 
+from collections.abc import Callable
+
 from holdfast.controller.core.config import ControllerConfig
 from holdfast.controller.core.decisions import Cause, CauseKind
 from holdfast.controller.core.draft import Draft
 from holdfast.controller.core.partitions.election import ElectionMode
 from holdfast.controller.core.partitions.partition_change import RequestedChange
 from holdfast.controller.core.partitions.replication_control import ReplicationControl
+from holdfast.metadata.ids import PartitionId
 from holdfast.metadata.image import MetadataImage, TopicImage
 from holdfast.metadata.partition import PartitionRegistration
 
-#: Elections of one pass, as in Kafka; if more are needed the next pass comes soon.
-PASS_MAX = 1000
-#: Pause in ms before a pass that continues: clients see at most a thousand moved leaders at a time.
-NEXT_PART_AFTER_MS = 1000
+#: Elections of one pass; if more are needed the next pass comes soon.
+PASS_MAX = 200
+#: Pause in ms before a pass that continues: clients see a thousand moved leaders a second, as in Kafka.
+NEXT_PART_AFTER_MS = 200
 
 _Row = tuple[TopicImage, int, PartitionRegistration]
 
@@ -48,10 +51,11 @@ class LeaderBalance:
         """True when `run` is due."""
         return self._next_pass_ms is not None and now_ms >= self._next_pass_ms
 
-    def run(self, draft: Draft, now_ms: int) -> None:
-        """Elect preferred replicas for the brokers that lack too many of their leaderships."""
+    def run(self, draft: Draft, now_ms: int, is_short: Callable[[int, PartitionId], bool]) -> None:
+        """Elect preferred replicas for the brokers that lack too many of their leaderships.
+        `is_short(broker_id, partition)`: that broker would hand the leadership on for want of room."""
         image = draft.image
-        wanted = self._wanted(image)
+        wanted = self._wanted(image, is_short)
         pause_ms = self._config.rebalance_interval_ms
         if len(wanted) > PASS_MAX:
             pause_ms = min(pause_ms, NEXT_PART_AFTER_MS)
@@ -63,7 +67,7 @@ class LeaderBalance:
             cause = Cause(CauseKind.LEADER_BALANCE)
             self._replication.change(draft, topic, index, partition, RequestedChange(), context, cause)
 
-    def _wanted(self, image: MetadataImage) -> list[_Row]:
+    def _wanted(self, image: MetadataImage, is_short: Callable[[int, PartitionId], bool]) -> list[_Row]:
         """Partitions whose preferred replica should lead now, by that replica, topic name and index."""
         #: by broker: partitions that prefer it, those of them that it does not lead, those that it could lead
         preferring: dict[int, int] = {}
@@ -77,7 +81,12 @@ class LeaderBalance:
                     continue
                 missed[preferred] = missed.get(preferred, 0) + 1
                 # a reassignment under way ends with its own election (R102)
-                if preferred in partition.isr and image.is_active(preferred) and not partition.is_reassigning:
+                if (
+                    preferred in partition.isr
+                    and image.is_active(preferred)
+                    and not partition.is_reassigning
+                    and not is_short(preferred, PartitionId(topic.topic_id, index))
+                ):
                     possible.setdefault(preferred, []).append((topic, index, partition))
         percentage = self._config.imbalance_percentage
         return [

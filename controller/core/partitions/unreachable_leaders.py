@@ -17,8 +17,8 @@ from holdfast.metadata.partition import PartitionRegistration
 
 #: Followers that must report a leader.
 REPORTS_MIN = 2
-#: Elections for one report, as in other passes; the next heartbeat goes on.
-PASS_MAX = 1000
+#: Elections in one event; the next one goes on.
+PASS_MAX = 200
 
 
 def replace_leader(

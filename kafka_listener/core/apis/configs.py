@@ -15,6 +15,8 @@ from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.configs import (
     AlterableConfig,
     AlterConfigsResource,
+    AlterConfigsResult,
+    ConfigOperation,
     ConfigResource,
     ConfigSource,
     DescribeConfigsRequest,
@@ -28,7 +30,17 @@ from holdfast.protocol.messages.configs import (
 #: Kafka's numbers of the types of values.
 _TYPES = {"boolean": 1, "string": 2, "int": 3, "long": 5, "list": 7, "enum": 2}
 _DEFAULT_CONFIG = int(ConfigSource.DEFAULT)
-_NOT_HERE = "only topics and brokers have configuration here"
+_NOT_HERE = "only topics and the brokers of this cluster have configuration here"
+#: Nothing is throttled here. Kafka's tools remove these after a move, whether or not they were set.
+_THROTTLES = frozenset(
+    {
+        "leader.replication.throttled.rate",
+        "follower.replication.throttled.rate",
+        "leader.replication.throttled.replicas",
+        "follower.replication.throttled.replicas",
+        "replica.alter.log.dirs.io.max.bytes.per.second",
+    }
+)
 
 
 def describe_configs(request: Request, cluster: ClusterView) -> Outcome:
@@ -36,7 +48,7 @@ def describe_configs(request: Request, cluster: ClusterView) -> Outcome:
     message = request.message
     asked: dict[tuple[int, str], ConfigResource] = {}
     for wanted in message.resources:
-        key = _our_resource(wanted.resource_type, wanted.resource_name)
+        key = _our_resource(cluster, wanted.resource_type, wanted.resource_name)
         if key is not None and key not in asked:
             asked[key] = ConfigResource(*key, wanted.configuration_keys)
 
@@ -44,7 +56,7 @@ def describe_configs(request: Request, cluster: ClusterView) -> Outcome:
         found = {(row.resource_type, row.resource_name): row for row in response.results}
         rows: list[Fields] = []
         for wanted in message.resources:
-            key = _our_resource(wanted.resource_type, wanted.resource_name)
+            key = _our_resource(cluster, wanted.resource_type, wanted.resource_name)
             if key is None:
                 rows.append(_described(wanted, kafka_code(ErrorCode.INVALID_REQUEST), _NOT_HERE, ()))
             else:
@@ -60,11 +72,12 @@ def describe_configs(request: Request, cluster: ClusterView) -> Outcome:
     return Ask(DescribeConfigsRequest(tuple(asked.values())), answer, refused)
 
 
-def _our_resource(kind: int, name: str) -> tuple[int, str] | None:
-    """Ours of Kafka's resource; None for a kind that has no configuration here."""
+def _our_resource(cluster: ClusterView, kind: int, name: str) -> tuple[int, str] | None:
+    """Ours of Kafka's resource; None for what has no configuration here."""
     if kind == ResourceType.TOPIC:
         return kind, name
-    return (kind, "") if kind == ResourceType.BROKER else None
+    is_broker = not name or any(name == str(broker_id) for broker_id in cluster.image.brokers)
+    return (kind, "") if kind == ResourceType.BROKER and is_broker else None
 
 
 def _described(
@@ -102,33 +115,39 @@ def _described_key(config: DescribedConfig, options: Any) -> Fields:
 
 
 def incremental_alter_configs(request: Request, cluster: ClusterView) -> Outcome:
-    """Changes of topics, or with an empty name of the cluster; the broker forwards them."""
+    """Changes of topics, or with an empty name of the cluster; the broker forwards them. To remove a throttle
+    succeeds, also of one broker: there are none."""
     message = request.message
-    resources = tuple(
-        AlterConfigsResource(
-            resource.resource_type,
-            resource.resource_name,
-            tuple(
-                AlterableConfig(config.name, config.config_operation, config.value)
-                for config in resource.configs
-            ),
-        )
-        for resource in message.resources
-    )
+    resources: list[AlterConfigsResource] = []
+    done: list[AlterConfigsResult] = []
+    for resource in message.resources:
+        kind, name = resource.resource_type, resource.resource_name
+        changes = [one for one in resource.configs if not _removes_a_throttle(one)]
+        if kind == ResourceType.BROKER and resource.configs and not changes:
+            done.append(AlterConfigsResult(ErrorCode.NONE, None, kind, name))
+        else:
+            configs = tuple(AlterableConfig(one.name, one.config_operation, one.value) for one in changes)
+            resources.append(AlterConfigsResource(kind, name, configs))
 
     def answer(response: IncrementalAlterConfigsResponse) -> Outcome:
         if response.error_code:
             return refused(response.error_code, response.error_message or "")
-        return {
-            "responses": [
-                _altered(row, kafka_code(row.error_code), row.error_message) for row in response.responses
-            ]
-        }
+        rows = [_altered(row, kafka_code(row.error_code), row.error_message) for row in response.responses]
+        return {"responses": rows + answered}
 
     def refused(code: int, text: str) -> Outcome:
-        return {"responses": [_altered(resource, admin_code(code), text) for resource in resources]}
+        return {
+            "responses": [_altered(resource, admin_code(code), text) for resource in resources] + answered
+        }
 
-    return Ask(IncrementalAlterConfigsRequest(message.validate_only, resources), answer, refused)
+    answered = [_altered(row, kafka_code(row.error_code), row.error_message) for row in done]
+    if not resources:
+        return {"responses": answered}
+    return Ask(IncrementalAlterConfigsRequest(message.validate_only, tuple(resources)), answer, refused)
+
+
+def _removes_a_throttle(config: Any) -> bool:
+    return config.config_operation == ConfigOperation.DELETE and config.name in _THROTTLES
 
 
 def _altered(row: Any, code: int, text: str | None) -> Fields:

@@ -33,7 +33,7 @@ from holdfast.protocol.messages.groups import (
 
 #: Kafka's code that clients do not try again: they raise at once what they were refused.
 _TRANSACTIONAL_ID_AUTHORIZATION_FAILED = 53
-_GROUP_KEY = 0
+_GROUP_KEY, _TRANSACTION_KEY = 0, 1
 _NO_TRANSACTIONS = "transactions are not served; leave transactional.id unset"
 
 _FIRST_JOIN_WITH_KNOWN_ID = 4
@@ -50,7 +50,11 @@ def find_coordinator(request: Request, cluster: ClusterView) -> Outcome:
     message = request.message
     keys = getattr(message, "coordinator_keys", None)
     asked: tuple[str, ...] = (message.key,) if keys is None else tuple(keys)
-    if getattr(message, "key_type", _GROUP_KEY) != _GROUP_KEY:
+    key_type = getattr(message, "key_type", _GROUP_KEY)
+    if key_type not in (_GROUP_KEY, _TRANSACTION_KEY):
+        text = f"{key_type} is no type of keys that have a coordinator here"
+        return _nowhere(asked, int(ErrorCode.INVALID_REQUEST), text)
+    if key_type == _TRANSACTION_KEY:
         return _nowhere(asked, _TRANSACTIONAL_ID_AUTHORIZATION_FAILED, _NO_TRANSACTIONS)
 
     def answer(response: FindCoordinatorResponse) -> Outcome:

@@ -38,9 +38,9 @@ _LISTENER_NOT_FOUND = 72
 _FIRST_VERSION_WITH_LISTENER_NOT_FOUND = 6
 #: In version 0 an empty list means all topics.
 _FIRST_VERSION_WITH_NULL_FOR_ALL = 1
-#: Kafka's, for an endpoint that is no broker.
-_MISMATCHED_ENDPOINT_TYPE = 114
-_BROKER_ENDPOINTS = 1
+#: Kafka's, for an endpoint that is no broker, and for a kind that it does not know.
+_MISMATCHED_ENDPOINT_TYPE, _UNSUPPORTED_ENDPOINT_TYPE = 114, 115
+_BROKER_ENDPOINTS, _CONTROLLER_ENDPOINTS = 1, 2
 #: How long a topic that is created on demand may take.
 _AUTO_CREATE_TIMEOUT_MS = 5_000
 
@@ -176,7 +176,12 @@ def _partition_fields(partition: MetadataPartition, known: set[int], version: in
 
 def describe_cluster(request: Request, cluster: ClusterView) -> Outcome:
     """Brokers that have the listener; fenced ones only when they are asked for."""
-    if getattr(request.message, "endpoint_type", _BROKER_ENDPOINTS) != _BROKER_ENDPOINTS:
+    endpoint_type = getattr(request.message, "endpoint_type", _BROKER_ENDPOINTS)
+    if endpoint_type not in (_BROKER_ENDPOINTS, _CONTROLLER_ENDPOINTS):
+        return _cluster_refused(
+            _UNSUPPORTED_ENDPOINT_TYPE, f"there is no endpoint type {endpoint_type}", cluster
+        )
+    if endpoint_type != _BROKER_ENDPOINTS:
         return _cluster_refused(_MISMATCHED_ENDPOINT_TYPE, "this is a broker, ask it for brokers", cluster)
     with_fenced = getattr(request.message, "include_fenced_brokers", False)
 

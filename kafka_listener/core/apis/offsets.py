@@ -1,4 +1,4 @@
-"""ListOffsets and OffsetForLeaderEpoch."""
+"""ListOffsets, OffsetForLeaderEpoch and DeleteRecords: questions about offsets, a row for each partition."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -9,6 +9,11 @@ from holdfast.kafka_listener.core.schema_writer import Fields
 from holdfast.kafka_listener.core.translation import Ask, ClusterView, Outcome
 from holdfast.metadata.ids import PartitionId
 from holdfast.protocol.errors import ErrorCode
+from holdfast.protocol.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsPartitionResponse,
+    DeleteRecordsRequest,
+)
 from holdfast.protocol.messages.list_offsets import (
     EARLIEST_TIMESTAMP,
     MAX_TIMESTAMP,
@@ -132,7 +137,31 @@ def _epoch_fields(row: EpochPartitionResponse | None, code: int, wanted: Any, cl
     }
 
 
-# --- both ----------------------------------------------------------------------------------------------
+def delete_records(request: Request, cluster: ClusterView) -> Outcome:
+    """Let partitions begin later."""
+    topics = request.message.topics
+    rows = [
+        _Row(number, _key(topic.name, wanted.partition_index, cluster), wanted, None)
+        for number, topic in enumerate(topics)
+        for wanted in topic.partitions
+    ]
+    asked = tuple(
+        DeleteRecordsPartition(row.key.topic_id, row.key.partition_index, row.wanted.offset)
+        for row in rows
+        if row.key is not None
+    )
+    ours = DeleteRecordsRequest(max(0, request.message.timeout), asked)
+    return _ask(ours, bool(asked), topics, rows, _deleted_fields, cluster)
+
+
+def _deleted_fields(
+    row: DeleteRecordsPartitionResponse | None, code: int, wanted: Any, cluster: ClusterView
+) -> Fields:
+    low_watermark = -1 if row is None or code else row.low_watermark
+    return {"partition_index": wanted.partition_index, "error_code": code, "low_watermark": low_watermark}
+
+
+# --- all -----------------------------------------------------------------------------------------------
 
 
 def _key(name: str, index: int, cluster: ClusterView) -> PartitionId | None:

@@ -75,16 +75,19 @@ def delete_topics(request: Request, cluster: ClusterView) -> Outcome:
     """By name, or from version 6 on by id."""
     message = request.message
     asked = _asked(message, cluster)
-    names = tuple(name for name, _ in asked if name is not None)
+    names = tuple(name for name, _, _ in asked if name is not None)
 
     def finish(code_of: Callable[[str], tuple[int, str | None, bytes | None]]) -> Fields:
         rows: list[Fields] = []
-        for name, topic_id in asked:
-            if name is None:
-                code, text, found_id = _unknown_id(topic_id)
-            else:
+        for name, topic_id, given in asked:
+            if name is not None:
                 code, text, found_id = code_of(name)
-            rows.append({"name": name, "topic_id": found_id, "error_code": code, "error_message": text})
+            elif given is not None:
+                code, text, found_id = int(ErrorCode.INVALID_REQUEST), "give its name or its id", topic_id
+            else:
+                code, text, found_id = _unknown_id(topic_id)
+            row = {"name": name or given, "topic_id": found_id, "error_code": code, "error_message": text}
+            rows.append(row)
         return {"responses": rows}
 
     if not names:
@@ -107,16 +110,19 @@ def delete_topics(request: Request, cluster: ClusterView) -> Outcome:
     return Ask(DeleteTopicsRequest(message.timeout, names), answer, refused)
 
 
-def _asked(message: Any, cluster: ClusterView) -> list[tuple[str | None, bytes | None]]:
-    """(name, id) of each topic; the name is None for an id that no topic has."""
+def _asked(message: Any, cluster: ClusterView) -> list[tuple[str | None, bytes | None, str | None]]:
+    """(name, id, name as given) of each topic; the name is None for an id that no topic has, and for a topic
+    with both, which may be two."""
     if hasattr(message, "topic_names"):
-        return [(name, None) for name in message.topic_names]
-    asked: list[tuple[str | None, bytes | None]] = []
+        return [(name, None, name) for name in message.topic_names]
+    asked: list[tuple[str | None, bytes | None, str | None]] = []
     for topic in message.topics:
         name = topic.name
-        if name is None and (known := cluster.image.topics.get(topic.topic_id)) is not None:
+        if name is not None and (topic.topic_id or NO_TOPIC_ID) != NO_TOPIC_ID:
+            name = None
+        elif name is None and (known := cluster.image.topics.get(topic.topic_id)) is not None:
             name = known.name
-        asked.append((name, topic.topic_id))
+        asked.append((name, topic.topic_id, topic.name))
     return asked
 
 

@@ -58,6 +58,8 @@ class QuorumTold:
             rows = answer.partitions
             if not rows or rows[0].error_code != ErrorCode.NONE or rows[0].diverging_epoch is not None:
                 return  # refused, or from another history: it proves nothing
+            if rows[0].snapshot_id is not None:
+                return  # its log is about to be replaced (K14)
         if request.replica_id < 0:
             return
         offset, end = request.partitions[0].fetch_offset, self._voter.log_end_offset

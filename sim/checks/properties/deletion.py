@@ -18,14 +18,18 @@ _LOOKED_AWAY_NS = 2_000_000_000
 
 class OnlyOldIsDeleted(Property):
     """D5: the beginning of a log goes only where its topic says so, by its time or as far as the bytes stay
-    that it asks for, never what is not committed yet, and not before a snapshot says who has written it."""
+    that it asks for, or where another replica's has gone so; never what is not committed yet. Its files go
+    not before a snapshot says who has written them."""
 
     name = "D5 OnlyOldIsDeleted"
     is_about_loss = True
 
     def __init__(self) -> None:
-        #: {(process, partition): its log start}
+        #: {(process, partition): its log start}, and where its first segment begins
         self._starts: dict[tuple[str, int], int] = {}
+        self._bases: dict[tuple[str, int], int] = {}
+        #: {partition: {broker: the latest start of its log}}
+        self._latest: dict[int, dict[str, int]] = {}
 
     def replica_changed(
         self, seen: Observer, view: ReplicaView, before: Before, appended: Sequence[BatchMark]
@@ -34,11 +38,22 @@ class OnlyOldIsDeleted(Property):
         start = log.log_start_offset
         if not start:
             return
-        known = self._starts.get(key, 0 if before.registration is not None else start)
-        self._starts[key] = start
-        if start == known or view.history.has_begun_anew or view.history.cut or view.process.is_dead:
+        base = min([start, *log._segments.base_offsets[:1]])
+        nothing = 0 if before.registration is not None else start
+        known, known_base = self._starts.get(key, nothing), self._bases.get(key, min(nothing, base))
+        self._starts[key], self._bases[key] = start, base
+        latest = self._latest.setdefault(view.index, {})
+        latest[view.broker.name] = max(start, latest.get(view.broker.name, 0))
+        if view.history.has_begun_anew or view.history.cut or view.process.is_dead:
             return
-        young = self._wanted(view, known, start)
+        if base > known_base:
+            self._check_snapshot(seen, view, base)
+        if start == known:
+            return
+        is_followed = start <= seen.world.asked_deletions.get(view.index, 0) or any(
+            start <= other for name, other in latest.items() if name != view.broker.name
+        )
+        young = None if is_followed else self._wanted(view, known, start)
         if young is not None:
             story = f"{view.broker.name} has deleted up to {start} and keeps {log.size_bytes} bytes"
             told = f"{log.config.retention_bytes} bytes and {log.config.retention_ms} ms"
@@ -47,9 +62,11 @@ class OnlyOldIsDeleted(Property):
         if start > high_watermark:
             story = f"{view.broker.name} has deleted up to {start}, committed is up to {high_watermark}"
             seen.broken(self, view.index, story)
-        snapshot = offset_path(log.folder, start, SNAPSHOT_SUFFIX)
+
+    def _check_snapshot(self, seen: Observer, view: ReplicaView, base: int) -> None:
+        snapshot = offset_path(view.log.folder, base, SNAPSHOT_SUFFIX)
         if view.broker.machine.sim_disk.durable_bytes(snapshot) is None:
-            story = f"{view.broker.name} has deleted up to {start}, who has written it is on no disk (R94)"
+            story = f"{view.broker.name} has deleted up to {base}, who has written it is on no disk (R94)"
             seen.broken(self, view.index, story)
 
     def _wanted(self, view: ReplicaView, known: int, start: int) -> BatchMark | None:
@@ -68,6 +85,25 @@ class OnlyOldIsDeleted(Property):
                 return batch
             kept += batch.size_bytes
         return None
+
+
+class DeletedStaysDeleted(Property):
+    """R118: records that were told to be deleted are shown by no later leader."""
+
+    name = "R118 DeletedStaysDeleted"
+    is_about_loss = True
+
+    def replica_changed(
+        self, seen: Observer, view: ReplicaView, before: Before, appended: Sequence[BatchMark]
+    ) -> None:
+        leadership, row = view.leadership, seen.ghosts[view.index].row
+        told = seen.world.told_deletions.get(view.index, 0)
+        if leadership is None or leadership.start_offset is None or row is None:
+            return
+        leads = (row.leader, row.leader_epoch) == (view.broker.node_id, leadership.leader_epoch)
+        if leads and view.log.log_start_offset < told and not view.process.is_dead:
+            story = f"{view.broker.name} leads in epoch {row.leader_epoch} and begins at"
+            seen.broken(self, view.index, f"{story} {view.log.log_start_offset}, deleted is up to {told}")
 
 
 class OldIsDeleted(Property):

@@ -193,6 +193,7 @@ def _is_left_out(
         and leadership.proposal is None
         and progress.replica_id not in leadership.maximal_isr
         and _may_join(image, progress, replica.key)
+        and not 0 <= progress.log_start_offset < replica.log.durable_start_offset  # R118
     )
 
 
@@ -205,10 +206,10 @@ def _serving(view: ReplicaView) -> Leadership | None:
 
 
 def _may_join(image: MetadataImage, progress: ReplicaProgress, key: PartitionId) -> bool:
-    """Unfenced, and the incarnation that has fetched."""
+    """Unfenced, the incarnation that has fetched, and not dropped for its silence since (R115)."""
     broker = image.brokers.get(progress.replica_id)
     is_same = broker is not None and broker.broker_epoch == progress.broker_epoch
-    return is_same and may_lead(image, progress.replica_id, key)
+    return is_same and not progress.is_silent and may_lead(image, progress.replica_id, key)
 
 
 def _clock_ms(broker: SimBroker) -> int:

@@ -22,6 +22,7 @@ _CHOSEN = (
     CauseKind.DESIGNATED,
     CauseKind.LOGS_COMPARED,
     CauseKind.LEADER_UNREACHABLE,
+    CauseKind.LOW_ON_SPACE,
 )
 _TOLD = re.compile(r"(\S+)-(\d+): .*elected as (\w+); records may be lost")
 

@@ -70,7 +70,7 @@ class ProducersAreOfTheLog(Property):
             return
         known = log.producer_state._producers
         begun = self._begun.get(place, 0)
-        batches = [one for one in history.batches if one.base_offset >= begun] if begun else history.batches
+        batches = [one for one in history.batches if one.last_offset >= begun] if begun else history.batches
         if key in self._unseen:
             self._unseen.discard(key)
             wanted = _producers_of(batches)

@@ -38,7 +38,8 @@ class QuorumLogMatching(Property):
         if node.log is None:
             return
         key = node.process.name
-        start = self._compared.get(key, 0)
+        # What is below the log's start is in a snapshot; its image is compared.
+        start = max(self._compared.get(key, 0), node.log.log_start_offset)
         end = min(voter.high_watermark, node.log.log_end_offset, seen.quorum.end_offset)
         for batch in marks(node.log, start, end):
             first = seen.quorum.by_offset.get(batch.base_offset)
@@ -63,7 +64,7 @@ class QuorumLeaderCompleteness(Property):
         if voter.log_end_offset <= last.last_offset:
             story = f"{node.name} leads epoch {voter.raft_epoch} and ends at {voter.log_end_offset}"
             seen.broken(self, None, f"{story}, committed is up to {truth.end_offset}")
-        elif last.leader_epoch < voter.raft_epoch:
+        elif last.leader_epoch < voter.raft_epoch and last.base_offset >= node.log.log_start_offset:
             found = marks(node.log, last.base_offset, last.last_offset + 1)
             if found and found[0] != last:
                 seen.broken(self, None, f"{node.name} leads with {found[0]}, committed is {last}")

@@ -208,10 +208,21 @@ class _Kept:
         self.asked: dict[int, tuple[int, int, int]] = {}
 
 
+def _is_silent(view: ReplicaView, member: int) -> bool:
+    """R115: its last fetch was answered so long ago, by the leader's own clock."""
+    node, clock = view.broker.node, view.broker._clock
+    if node is None or clock is None:
+        return False
+    core, now_ms = node.core, clock.shown_ns() // 1_000_000
+    quiet_since_ms = core.fetch_path.followers_quiet_since_ms().get(member)
+    return quiet_since_ms is not None and now_ms - quiet_since_ms >= core.config.replica_silent_ms
+
+
 class KeepersStay(Property):
     """R51: a leader drops no member that had all that it has within the lag time, or has all that there was
-    at a fetch of its own within that time, and no member at all within the first lag time of its epoch. A
-    member that keeps up and is dropped nevertheless makes the ISR smaller without need."""
+    at a fetch of its own within that time, and no member at all within the first lag time of its epoch,
+    unless it is silent (R115). A member that keeps up and is dropped nevertheless makes the ISR smaller
+    without need."""
 
     name = "R51 KeepersStay"
 
@@ -237,7 +248,7 @@ class KeepersStay(Property):
                     continue
                 since_ns, epoch = kept.had_all[member]
                 is_same = epoch is None or epoch == leadership.progress[member].broker_epoch
-                if is_same and now_ns - since_ns < lag_ns:
+                if is_same and now_ns - since_ns < lag_ns and not _is_silent(view, member):
                     story = f"{view.broker.name} drops b{member}, which had all it has {now_ns - since_ns} ns"
                     seen.broken(self, view.index, f"{story} before: {row}, {proposal}")
         for member, progress in leadership.progress.items():

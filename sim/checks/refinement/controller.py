@@ -137,8 +137,8 @@ def _designated(w: ModelWorld, part: PartitionState, change: Change) -> Problem:
     return None
 
 
-def _unreachable(w: ModelWorld, part: PartitionState, change: Change) -> Problem:
-    """Another member of the ISR leads; whether followers reported the leader is not in the record."""
+def _replaced(w: ModelWorld, part: PartitionState, change: Change) -> Problem:
+    """Another member of the ISR leads; what was reported of the leader is not in the record."""
     leader, successor = change.decision.cause.broker_id, change.after.leader
     if leader is None or part.leader != leader or successor is None:
         return f"{leader} does not lead"
@@ -201,7 +201,8 @@ _STEPS: dict[CauseKind, Step] = {
     CauseKind.PREFERRED_ASKED: _preferred,
     CauseKind.LEADER_BALANCE: _preferred,
     CauseKind.DESIGNATED: _designated,
-    CauseKind.LEADER_UNREACHABLE: _unreachable,
+    CauseKind.LEADER_UNREACHABLE: _replaced,
+    CauseKind.LOW_ON_SPACE: _replaced,
     CauseKind.LOGS_COMPARED: _recovered,
     CauseKind.REASSIGNMENT_ASKED: _moved,
     CauseKind.REASSIGNMENT_CANCELLED: _moved,

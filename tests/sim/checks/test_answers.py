@@ -241,7 +241,7 @@ def test_no_follower_waits_for_what_is_in_the_log_r80(
     def tell(scene: Scene) -> None:
         view = leads(view_of(scene, 1, BATCHES), start_offset=2)
         path = with_core(view)
-        session = path._sessions.open(2, 2, 1)
+        session = path._sessions.open(2, 2, 1, 0)
         listed = path._sessions.list_row(session, view.replica.key, offset, epoch, 100)
         listed.is_open, session.parked = is_open, "a fetch" if is_parked else None
         scene.property.replica_changed(scene.seen, view, before(view), [])
@@ -260,7 +260,7 @@ def test_a_follower_waits_for_the_next_turn_at_most_r80(
     def tell(scene: Scene) -> None:
         view = leads(view_of(scene, 1, BATCHES), start_offset=2)
         path = with_core(view, is_settling_due=is_settling_due)
-        session = path._sessions.open(2, 2, 1)
+        session = path._sessions.open(2, 2, 1, 0)
         listed = path._sessions.list_row(session, view.replica.key, 2, 5, 100)
         session.parked = "a fetch"
         if is_woken:

@@ -12,6 +12,7 @@ from holdfast.metadata.image import RESOURCE_TOPIC, MetadataImage
 from holdfast.metadata.records import RemoveTopicRecord
 from holdfast.sim.checks.observe.views import ReplicaView
 from holdfast.sim.checks.properties.deletion import (
+    DeletedStaysDeleted,
     ExpiredLogsKnowTheirEnd,
     NothingOutlivesATopic,
     OldIsDeleted,
@@ -21,7 +22,7 @@ from holdfast.sim.checks.properties.deletion import (
 from holdfast.sim.cluster.nodes import State
 from holdfast.sim.machine.page_cache import SimFolder, SimInode
 from holdfast.storage.core.config import LogConfig
-from tests.sim.checks.histories import TOPIC_ID, Scene, before, cut, follows, mark, row, view_of
+from tests.sim.checks.histories import TOPIC_ID, Scene, before, cut, follows, leads, mark, row, view_of
 
 BATCHES = [mark(0), mark(1), mark(2)]
 
@@ -36,6 +37,13 @@ def store_snapshot(view: ReplicaView, offset: int) -> None:
         folder = inner
     folder.set(f"{offset:020}.snapshot", SimInode())
     folder.sync()
+
+
+def begin(view: ReplicaView, start: int, base: int | None = None) -> None:
+    """The log begins there, and its first segment as well unless that begins earlier."""
+    log: Any = view.log
+    log.log_start_offset = start
+    log._segments = SimpleNamespace(base_offsets=[start if base is None else base])
 
 
 @pytest.mark.parametrize(
@@ -68,8 +76,10 @@ def test_no_more_is_deleted_than_a_topic_asks_for_d5(
     view.log.config = LogConfig(retention_bytes=asked)
     view.registration = row()
     store_snapshot(view, snapshot)
+    begin(view, 0)
     scene.property.replica_changed(scene.seen, view, before(view), [])
-    view.log.log_start_offset, view.log.size_bytes = start, kept  # type: ignore[misc]
+    begin(view, start)
+    view.log.size_bytes = kept  # type: ignore[misc]
     view.history.has_begun_anew = is_reset
     said = scene.violation(lambda: scene.property.replica_changed(scene.seen, view, before(view), []))
     assert (said is not None) is expected, said
@@ -83,9 +93,57 @@ def test_what_is_young_enough_stays_d5(age_ms: int, expected: bool) -> None:
     view.log.config = LogConfig(retention_bytes=None, retention_ms=1000)
     view.registration = row()
     store_snapshot(view, 3)
+    begin(view, 0)
     scene.property.replica_changed(scene.seen, view, before(view), [])
-    view.log.log_start_offset, view.log.size_bytes = 3, 0  # type: ignore[misc]
+    begin(view, 3)
+    view.log.size_bytes = 0  # type: ignore[misc]
     view.history.expires_at_ms = 500 + age_ms
+    said = scene.violation(lambda: scene.property.replica_changed(scene.seen, view, before(view), []))
+    assert (said is not None) is expected, said
+
+
+@pytest.mark.parametrize(
+    ("leader_start", "start", "base", "expected"),
+    [(2, 2, 0, False), (2, 1, 0, False), (1, 2, 0, True), (2, 2, 2, True)],
+)
+def test_a_log_begins_where_another_one_of_its_partition_does_and_keeps_files_for_their_snapshot_d5(
+    leader_start: int, start: int, base: int, expected: bool
+) -> None:
+    scene = Scene(OnlyOldIsDeleted())
+    scene.ghost.high_watermark = 3
+    other = view_of(scene, 1, BATCHES)
+    begin(other, leader_start)  # found so when it was opened
+    scene.property.replica_changed(scene.seen, other, before(other), [])
+    view = follows(view_of(scene, 2, BATCHES))
+    view.log.config = LogConfig(retention_bytes=None, retention_ms=None)
+    view.registration = row()
+    begin(view, 0)
+    scene.property.replica_changed(scene.seen, view, before(view), [])
+    begin(view, start, base)
+    view.log.size_bytes = 300  # type: ignore[misc]
+    said = scene.violation(lambda: scene.property.replica_changed(scene.seen, view, before(view), []))
+    assert (said is not None) is expected, said
+
+
+@pytest.mark.parametrize(
+    ("start", "leader", "epoch", "served_from", "expected"),
+    [
+        (1, 2, 5, 0, True),
+        (2, 2, 5, 0, False),
+        (1, 3, 5, 0, False),
+        (1, 2, 6, 0, False),
+        (1, 2, 5, None, False),
+    ],
+    ids=["shown again", "deleted", "another leads", "deposed", "serves no reader yet"],
+)
+def test_no_leader_shows_what_was_told_to_be_deleted_r118(
+    start: int, leader: int, epoch: int, served_from: int | None, expected: bool
+) -> None:
+    scene = Scene(DeletedStaysDeleted())
+    scene.world.told_deletions[0] = 2
+    scene.ghost.row = row(leader=leader, leader_epoch=epoch)
+    view = leads(view_of(scene, 2, BATCHES), start_offset=served_from)
+    begin(view, start)
     said = scene.violation(lambda: scene.property.replica_changed(scene.seen, view, before(view), []))
     assert (said is not None) is expected, said
 
@@ -93,7 +151,7 @@ def test_what_is_young_enough_stays_d5(age_ms: int, expected: bool) -> None:
 def test_a_log_that_was_short_when_it_was_opened_is_none_of_this_process_d5() -> None:
     scene = Scene(OnlyOldIsDeleted())
     view = view_of(scene, 2)
-    view.log.log_start_offset = 2  # type: ignore[misc]
+    begin(view, 2)
     assert scene.violation(lambda: scene.property.replica_changed(scene.seen, view, before(view), [])) is None
 
 

@@ -44,7 +44,7 @@ def test_what_had_no_room_has_its_turn_r80(
     answers: list[tuple[tuple[int, ...], tuple[int, ...]]], expected: bool
 ) -> None:
     """(answered, due behind that), in turn."""
-    session: FollowerSession[PartitionId] = FollowerSession(2, 7, 3)
+    session: FollowerSession[PartitionId] = FollowerSession(2, 7, 3, 0)
     turns, missed = Turns(), []
     for answered, due in answers:
         session.due_rows = {KEYS[index]: SimpleNamespace() for index in due}  # type: ignore[misc]
@@ -59,9 +59,9 @@ def test_turns_are_of_a_session_and_what_brings_nothing_is_none_r80(
     is_same: bool, size: int, expected: bool
 ) -> None:
     turns, missed = Turns(), []
-    session: FollowerSession[PartitionId] = FollowerSession(2, 7, 3)
+    session: FollowerSession[PartitionId] = FollowerSession(2, 7, 3, 0)
     for _ in range(3):
-        session = session if is_same else FollowerSession(2, 7, 4)
+        session = session if is_same else FollowerSession(2, 7, 4, 0)
         due: Any = {KEYS[2]: SimpleNamespace()}
         session.due_rows = due
         missed += turns.missed(answer(session, 0, size=size))

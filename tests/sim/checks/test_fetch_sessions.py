@@ -30,7 +30,7 @@ def test_an_overtaken_session_is_not_opened_a15(
     path = _path_of(view)
     said = None
     for broker_epoch, session_id in (first, then):
-        path._sessions.open(2, broker_epoch, session_id)
+        path._sessions.open(2, broker_epoch, session_id, 0)
         said = scene.violation(lambda: scene.property.broker_called(scene.seen, view.broker))
     assert (said is not None) is expected
 
@@ -60,7 +60,7 @@ class Pair:
         scene = Scene(fetch_sessions.SessionsAgree())
         leader, follower = leads(view_of(scene, 1, BATCHES)), follows(view_of(scene, 2, BATCHES))
         path, key = _path_of(leader), leader.replica.key
-        session = path._sessions.open(2, 7, 3)
+        session = path._sessions.open(2, 7, 3, 0)
         session.parked, session.next_epoch = object(), 5
         path._sessions.list_row(session, key, 3, 5, 100).sent_high_watermark = 2
         partition = follower.replica
@@ -106,7 +106,7 @@ def _was_told_more(pair: Pair) -> None:
 
 def _left_its_rows(pair: Pair) -> None:
     pair.session.rows.clear()
-    pair.path._sessions.open(2, 7, 4)
+    pair.path._sessions.open(2, 7, 4, 0)
 
 
 @pytest.mark.parametrize(

@@ -162,6 +162,8 @@ class Cluster:
         self.network = MemoryNetwork(self.clock)
         keys = {name.replace("_", "."): value for name, value in properties.items()}
         self.machines = {number: BrokerMachine(self, number, keys) for number in range(1, broker_count + 1)}
+        #: keys that all nodes have
+        self._shared = {name: value for name, value in keys.items() if name.startswith("metadata.log.max.")}
         self._controller_disk = MemoryDisk()
         self._controller: ControllerServer | None = None
         self._controller_tasks = HeldTasks()
@@ -202,6 +204,7 @@ class Cluster:
                 "process.roles": "controller",
                 "listeners": f"CONTROLLER://localhost:{CONTROLLER_PORT}",
                 "log.dirs": "/data",
+                **self._shared,
             },
             {},
         )

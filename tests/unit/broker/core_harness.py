@@ -36,6 +36,7 @@ from holdfast.broker.core.events import (
     Reset,
     Respond,
     SendFetch,
+    SnapshotLoaded,
     Started,
     StartEpoch,
     Stop,
@@ -46,7 +47,10 @@ from holdfast.broker.core.events import (
 )
 from holdfast.broker.core.registration.lifecycle import Identity
 from holdfast.broker.core.replicas.partition import Partition
+from holdfast.metadata.delta import MetadataDelta
+from holdfast.metadata.history import CommittedRecord, MetadataHistory
 from holdfast.metadata.ids import PartitionId
+from holdfast.metadata.image import MetadataImage
 from holdfast.metadata.records import (
     RECOVERED,
     ConfigRecord,
@@ -58,6 +62,7 @@ from holdfast.metadata.records import (
     UnfenceBrokerRecord,
     encode_record,
 )
+from holdfast.metadata.snapshot import MetadataState
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.broker_registration import (
     BrokerHeartbeatResponse,
@@ -232,9 +237,22 @@ class CoreHarness:
         """Commit records at the next offsets."""
         entries = []
         for record in records:
-            entries.append((self._metadata_offset, 1, encode_record(record)))
+            entries.append((self._metadata_offset, 1, encode_record(record), -1))
             self._metadata_offset += 1
         self.post(MetadataCommitted(tuple(entries), self._metadata_offset))
+
+    def snapshot(self, *records: MetadataRecord) -> None:
+        """A snapshot of a log with just these records, from offset 0 on, which ends behind what was
+        committed."""
+        image, history = MetadataImage(), MetadataHistory()
+        for offset, record in enumerate(records):
+            history.note(image, [CommittedRecord(offset, 0, record)])
+            delta = MetadataDelta(image)
+            delta.replay(record, offset, 1)
+            image = delta.apply()
+        self._metadata_offset = max(self._metadata_offset, len(records)) + 10
+        image = MetadataDelta(image).apply(self._metadata_offset)
+        self.post(SnapshotLoaded(MetadataState(image, history)))
 
     @property
     def metadata_offset(self) -> int:

@@ -463,7 +463,7 @@ def test_a_session_that_no_honest_follower_counts_is_refused_with_the_last_one(s
     """Taken, it would void all sessions of that follower from then on."""
     sessions: FollowerSessions[str] = FollowerSessions()
     assert sessions.may_open(2, FOLLOWERS_EPOCH, 1)
-    sessions.open(2, FOLLOWERS_EPOCH, 7)
+    sessions.open(2, FOLLOWERS_EPOCH, 7, 0)
     assert not sessions.may_open(2, FOLLOWERS_EPOCH, session_id)
     assert not sessions.may_open(2, FOLLOWERS_EPOCH - 1, 8), "a former registration"
     assert sessions.last_session_id(2, FOLLOWERS_EPOCH) == 7

@@ -262,7 +262,6 @@ def test_out_of_range_log_is_dropped_and_begins_at_the_leaders_start() -> None:
         (OFFSETS_TOPIC, 0, 11, 6, []),
         (OFFSETS_TOPIC, 5, -1, 6, []),
         (OFFSETS_TOPIC, 5, 15, 0, []),
-        ("t", 5, 15, 6, []),
     ],
 )
 def test_a_follower_of_the_offsets_begins_where_the_leader_does_once_it_has_all_that_is_committed(

@@ -119,7 +119,10 @@ async def test_a_nearly_full_disk_refuses_records_until_there_is_room(place: Pla
     """A full disk would take the log dir offline."""
     (log_dir,) = {place.manager.managed(KEY).log_dir}  # type: ignore[union-attr]
     log_dir.space.min_free_bytes = 1000
+    heard: list[frozenset[PartitionId]] = []
+    place.manager.on_space(heard.append)
     place.world.disk.free_space = Space(999, 5000)
+    await place.manager.measure_space()
     await place.manager.measure_space()
     place.append(2)
     (refused,) = place.results()
@@ -130,6 +133,7 @@ async def test_a_nearly_full_disk_refuses_records_until_there_is_room(place: Pla
     place.append(2)
     assert place.results()[-1].error_code is ErrorCode.NONE
     assert place.log.log_end_offset == 2
+    assert heard == [{KEY}, frozenset()], "once each, not with each measure"
     assert place.manager.is_whole
 
 

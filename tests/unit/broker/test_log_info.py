@@ -26,6 +26,7 @@ ELSEWHERE = replace(LEADERLESS, replicas=(2, 3))
 @dataclass
 class Log:
     log_start_offset: int = 0
+    durable_start_offset: int = 0
     log_end_offset: int = 40
     flushed_offset: int = 30
     last_epoch: int = 4

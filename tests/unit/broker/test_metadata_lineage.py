@@ -3,7 +3,12 @@
 import pytest
 
 from holdfast.broker.core.registration.metadata_lineage import MetadataLineage
-from holdfast.metadata.records import MetadataRecord, TopicRecord
+from holdfast.metadata import history as history_module
+from holdfast.metadata.delta import MetadataDelta
+from holdfast.metadata.history import CommittedRecord, MetadataHistory
+from holdfast.metadata.image import MetadataImage
+from holdfast.metadata.records import MetadataRecord, RemoveTopicRecord, TopicRecord
+from holdfast.metadata.snapshot import MetadataState
 from tests.unit.broker.core_harness import KEY, change, partition, register
 
 MINE, LATER, OTHER = bytes([1]) * 16, b"l" * 16, b"o" * 16
@@ -103,4 +108,78 @@ def test_logs_are_compared_once_in_a_process() -> None:
     """From then on they are made as metadata says."""
     seen = MetadataLineage(1)
     seen.followed(5, MINE)
+    assert seen.problem_with_logs([KEY]) is None
+
+
+# --- behind a snapshot (K15) ---------------------------------------------------------------------------
+
+
+def snapshot_of(*records: MetadataRecord) -> MetadataState:
+    """Of a log with these records, at offsets from 0 on."""
+    image, history = MetadataImage(), MetadataHistory()
+    for offset, record in enumerate(records):
+        history.note(image, [CommittedRecord(offset, 0, record)])
+        delta = MetadataDelta(image)
+        delta.replay(record, offset, 1)
+        image = delta.apply()
+    return MetadataState(image, history)
+
+
+def test_a_registration_below_a_snapshot_is_found_in_its_history() -> None:
+    seen = MetadataLineage(1, 1, MINE)
+    seen.loaded(snapshot_of(TopicRecord("t", b"t" * 16), register(1, 1), register(1, 2)))
+    assert replayed(seen, 9).problem_with(9, LATER) is None
+
+
+@pytest.mark.parametrize(
+    "records",
+    [
+        (TopicRecord("t", b"t" * 16), TopicRecord("u", b"u" * 16)),
+        (register(1, 0), TopicRecord("t", b"t" * 16)),
+        (TopicRecord("t", b"t" * 16), register(2, 1)),
+    ],
+    ids=["none", "another", "of another broker"],
+)
+def test_a_snapshot_without_the_last_registration_is_of_other_metadata(
+    records: tuple[MetadataRecord, ...],
+) -> None:
+    seen = MetadataLineage(1, 1, MINE)
+    seen.loaded(snapshot_of(*records))
+    assert replayed(seen, 9).problem_with(9, LATER) is not None
+
+
+def test_a_registration_behind_the_snapshot_is_looked_for_in_the_log() -> None:
+    seen = MetadataLineage(1, 5, MINE)
+    seen.loaded(snapshot_of(register(1, 0)))
+    assert replayed(seen, 9).problem_with(9, LATER) is not None
+    seen = MetadataLineage(1, 5, MINE)
+    seen.loaded(snapshot_of(register(1, 0)))
+    assert replayed(seen, 5, 9).problem_with(9, LATER) is None
+
+
+def test_a_registration_older_than_the_history_is_no_evidence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(history_module, "REGISTRATIONS_MAX", 2)
+    seen = MetadataLineage(1, 0, MINE)
+    seen.loaded(snapshot_of(*(register(1, offset) for offset in range(4))))
+    assert replayed(seen, 9).problem_with(9, LATER) is None
+
+
+def test_logs_of_deleted_and_moved_partitions_were_given_once() -> None:
+    topic = TopicRecord("t", KEY.topic_id)
+    for last in (RemoveTopicRecord(KEY.topic_id), change(replicas=(2, 3))):
+        seen = MetadataLineage(1)
+        seen.loaded(snapshot_of(topic, partition(1), last))
+        assert seen.problem_with_logs([KEY]) is None
+    seen = MetadataLineage(1)
+    seen.loaded(snapshot_of(topic, partition(2, replicas=(2, 3))))
+    assert seen.problem_with_logs([KEY]) is not None
+
+
+def test_logs_are_no_evidence_when_the_history_has_dropped_assignments(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(history_module, "ASSIGNMENTS_MAX", 0)
+    seen = MetadataLineage(1)
+    topic = TopicRecord("t", KEY.topic_id)
+    seen.loaded(snapshot_of(topic, partition(1), RemoveTopicRecord(KEY.topic_id)))
     assert seen.problem_with_logs([KEY]) is None

@@ -8,6 +8,7 @@ from holdfast.broker.core.events import (
     LogsLoaded,
     LogsOffline,
     OpenLog,
+    SpaceLow,
     Started,
     StoreBrokerEpoch,
 )
@@ -131,3 +132,13 @@ def test_proof_that_does_not_hold_is_taken_back_by_another_incarnation() -> None
         for call_id in late:
             harness.post(CallAnswered(call_id, BrokerRegistrationResponse(ErrorCode.NONE, None, 9, True)))
         assert harness.core.lifecycle.broker_epoch == 12
+
+
+def test_replicas_without_room_for_records_are_named_at_once_and_as_long_as_they_are_short() -> None:
+    harness = CoreHarness().join(partition(1), partition(1, index=1))
+    harness.post(SpaceLow(frozenset({OTHER, KEY})))
+    told = heartbeats(harness, 5_000)
+    assert len(told) > 1
+    assert {request.low_on_space for request in told} == {(OfflineTopic(TOPIC, (0, 1)),)}
+    harness.post(SpaceLow(frozenset()))
+    assert heartbeats(harness, 5_000)[0].low_on_space == ()

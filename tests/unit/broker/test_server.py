@@ -1,6 +1,6 @@
 """What operators ask of any broker: forwarded to the active controller, or answered from its image."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
@@ -9,6 +9,7 @@ from holdfast.broker.server import FORWARDED_APIS
 from holdfast.controller.core.answers import WRITES
 from holdfast.controller.core.operators.operations import OPERATIONS
 from holdfast.controller.server import CORE_APIS
+from holdfast.metadata import answer_steps
 from holdfast.metadata.questions import QUESTION_APIS
 from holdfast.metadata.records import ELR_FEATURE
 from holdfast.protocol.api_keys import ApiKey
@@ -72,7 +73,7 @@ def test_every_write_of_operators_is_forwarded_by_brokers_and_taken_by_controlle
     }
     writes = {API_OF_REQUEST[request].key for request in WRITES if request not in OPERATIONS}
     # the quorum's leader answers these, not the core
-    of_quorum = {ApiKey.DESCRIBE_QUORUM, ApiKey.ADD_RAFT_VOTER}
+    of_quorum = {ApiKey.DESCRIBE_QUORUM, ApiKey.ADD_RAFT_VOTER, ApiKey.FETCH_SNAPSHOT}
     assert set(FORWARDED_APIS) == writes - of_brokers | of_quorum
     assert set(CORE_APIS) == writes | set(QUESTION_APIS)
 
@@ -217,6 +218,25 @@ async def test_a_leader_that_is_unregistered_leads_no_more_and_registers_anew(cl
     await cluster.eventually(lambda: first.node.core.lifecycle.broker_epoch > epoch and is_in_sync(second))
     assert (await cluster.produce(second.id, batch("after"))).error_code == NONE
     await cluster.eventually(lambda: first.values() == second.values() == ["kept", "after"])
+
+
+async def test_a_large_answer_is_encoded_beside_the_event_loop_and_is_the_same(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await cluster.make_topic("many", 7)
+    small = await cluster.call(1, MetadataRequest(None))
+    computed = []
+    tasks = cluster[1].tasks
+    compute = tasks.compute
+
+    async def counted(work: Callable[[], Any]) -> Any:
+        computed.append(work)
+        return await compute(work)
+
+    monkeypatch.setattr(tasks, "compute", counted)
+    monkeypatch.setattr(answer_steps, "ROWS_A_STEP", 2)
+    assert await cluster.call(1, MetadataRequest(None)) == small
+    assert len(computed) == 1
 
 
 async def test_a_broker_that_is_ending_answers_nothing_from_its_image_and_forwards_nothing(

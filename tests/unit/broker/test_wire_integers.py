@@ -39,6 +39,7 @@ from holdfast.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsTopic,
 )
+from holdfast.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest
 from holdfast.protocol.messages.elect_leaders import ElectionTopicPartitions, ElectLeadersRequest
 from holdfast.protocol.messages.features import FeatureUpdate, UpdateFeaturesRequest
 from holdfast.protocol.messages.fetch import FetchPartition, FetchRequest, ForgottenPartition
@@ -56,6 +57,7 @@ from holdfast.protocol.messages.quorum import (
     AddRaftVoterRequest,
     BeginQuorumEpochRequest,
     EndQuorumEpochRequest,
+    FetchSnapshotRequest,
     VoteRequest,
 )
 from holdfast.protocol.messages.reassignments import (
@@ -138,6 +140,7 @@ REQUESTS: dict[str, Make] = {
     ),
     "follower's fetch": lambda c: _fetch(c, 2, session_id=1 << 20),
     "list offsets": lambda c: ListOffsetsRequest((ListOffsetsPartition(spare(c), 0, 0, -1),)),
+    "delete records": lambda c: DeleteRecordsRequest(100, (DeleteRecordsPartition(spare(c), 0, 0),)),
     "create topics": lambda c: CreateTopicsRequest(1000, True, (CreatableTopic("new", 1, 1, (), ()),)),
     "create topics with replicas": lambda c: CreateTopicsRequest(
         1000, True, (CreatableTopic("new", -1, -1, (ReplicaAssignment(0, (1, 2)),), ()),)
@@ -185,6 +188,7 @@ REQUESTS: dict[str, Make] = {
     "vote": lambda c: VoteRequest("cluster", 2, 102, 101, 1, 1, False),
     "begin quorum epoch": lambda c: BeginQuorumEpochRequest("cluster", 102, 2, 101),
     "add raft voter": lambda c: AddRaftVoterRequest(101, b"d" * 16),
+    "fetch snapshot": lambda c: FetchSnapshotRequest("cluster", 102, 1, 1, 5, 0, 1 << 20, None),
     "end quorum epoch": lambda c: EndQuorumEpochRequest("cluster", 101, 1, (101,)),
 }
 

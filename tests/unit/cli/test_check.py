@@ -99,3 +99,12 @@ def test_metadata_from_before_what_is_committed_is_no_verdict(
     result = holdfast("check", "can-stop", "--broker", "1", "--timeout-ms", "50")
     assert result.exit_code == 3
     assert "is committed" in result.stdout
+
+
+def test_output_json_is_its_form_as_everywhere(holdfast: Run) -> None:
+    told = [holdfast("check", "can-stop", "--broker", "3", *words) for words in (FORM, OUTPUT)]
+    assert told[0].stdout == told[1].stdout
+    assert json.loads(told[0].stdout)["data"]["broker"] == 3
+
+
+FORM, OUTPUT = ("--format", "json"), ("--output", "json")

@@ -6,7 +6,7 @@ import pytest
 from click.testing import Result
 
 from holdfast.client.admin_groups import GroupDescription, GroupMember, GroupOffset
-from holdfast.client.core.group_assignment import assigned_partitions
+from holdfast.client.core.groups.consumer_protocol import assigned_partitions
 from holdfast.protocol.messages.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from holdfast.protocol.topic_names import TopicPartition
 from tests.unit.cli import rows
@@ -97,6 +97,17 @@ def test_single_partitions_are_reset(holdfast: Holdfast, groups: FakeAdmin) -> N
     holdfast(*reset, "--topic", "t:1")
     assert groups.asked == [("alter_group_offsets", "g", {T1: 8})]
     assert "partitions 0 to 1" in holdfast(*reset, "--topic", "t:2").stderr
+
+
+@pytest.mark.parametrize("topics", [("t:0", "t:1"), ("t:1", "t"), ("t", "t:1"), ("t:0,1", "t:1")])
+def test_every_partition_that_is_named_is_reset(
+    holdfast: Holdfast, groups: FakeAdmin, topics: tuple[str, ...]
+) -> None:
+    groups.add(rows.topic(rows.partition(), rows.partition(partition_index=1)))
+    groups.offsets_at = {EARLIEST_TIMESTAMP: 3, LATEST_TIMESTAMP: 10}
+    named = [word for topic in topics for word in ("--topic", topic)]
+    holdfast("consumer-groups", "--reset-offsets", "--group", "g", "--to-offset", "8", "--execute", *named)
+    assert groups.asked == [("alter_group_offsets", "g", {T0: 8, T1: 8})]
 
 
 def test_a_group_that_has_committed_nothing_has_nothing_to_reset(

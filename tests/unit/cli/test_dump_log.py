@@ -9,12 +9,12 @@ from click.testing import CliRunner, Result
 
 from holdfast.cli.inspect.dump_log import command
 from holdfast.metadata.records import TopicRecord, encode_record
+from holdfast.protocol.id_text import encode_id
 from holdfast.protocol.record_batch import Record, encode_batch
 from holdfast.runtime.real.machine import real_runtime
 from holdfast.storage import clean_shutdown
 from holdfast.storage.core.config import LogConfig
 from holdfast.storage.log import Log
-from holdfast.storage.meta_properties import encode_id
 from tests.unit.client.test_decoding import poisoned
 from tests.unit.storage.batches import batch
 

@@ -91,6 +91,20 @@ def test_a_background_task_that_fails_ends_the_command_with_1(
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_after_the_work_has_the_effect_that_it_had_before(number: signal.Signals) -> None:
+    """A command that asks a cluster something, and then waits for processes or Spark."""
+    received: list[int] = []
+    before = signal.signal(number, lambda number, _: received.append(number))
+    try:
+        assert run_client(lambda runtime: end_well([])) == 0
+        signal.raise_signal(number)
+        assert received == [number]
+        assert signal.set_wakeup_fd(-1) == -1
+    finally:
+        signal.signal(number, before)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_unwinds_a_command_without_event_loop(number: signal.Signals) -> None:
     """What it started is stopped on the way: the demo leaves no cluster behind."""
     code = (
@@ -207,6 +221,7 @@ def test_what_is_no_address_is_wrong_usage(arguments: list[str]) -> None:
         ["get-offsets", "--topic-partitions", "t:x"],
         ["console-consumer", "--topic", "t", "--partition", "0", "--offset", "soon"],
         ["console-consumer", "--topic", "t", "--offset", "3"],
+        ["console-consumer", "--topic", "t", "--partition", "0", "--group", "g"],
         ["console-consumer", "--topic", "t", "--partition", "0", "--offset", "3", "--from-beginning"],
         ["verifiable-producer", "--topic", "t", "--max-messages", "-2"],
         # what int() refuses though it is a digit, and what no field of a request holds

@@ -7,10 +7,18 @@ import pytest
 from click.testing import CliRunner, Result
 
 from holdfast.cli.__main__ import main
+from holdfast.cli.inspect.metadata_log import logged_records
+from holdfast.cli.inspect.partition_elections import elections_of
 from holdfast.cli.inspect.partition_story import LoggedRecord, Step, Story, story_of
 from holdfast.cli.inspect.sentences import headline, sentences
-from holdfast.metadata.records import PartitionChangeRecord, decode_record
+from holdfast.metadata.delta import MetadataDelta
+from holdfast.metadata.history import CommittedRecord, MetadataHistory
+from holdfast.metadata.image import MetadataImage
+from holdfast.metadata.records import PartitionChangeRecord, decode_record, encode_record
+from holdfast.metadata.snapshot import MetadataState, snapshot_values
 from holdfast.protocol.record_batch import Record, encode_batch
+from holdfast.raft.core.control_records import SnapshotHeaderRecord
+from holdfast.raft.core.snapshot_format import SnapshotEncoder, SnapshotId
 from holdfast.scenario.controller_commands import Scenario
 from holdfast.scenario.grammar import Command
 from holdfast.storage.core.files import METADATA_FOLDER
@@ -392,3 +400,83 @@ def test_a_folder_without_a_log_is_an_error(tmp_path: Path) -> None:
 )
 def test_wrong_usage_exits_2(arguments: tuple[object, ...]) -> None:
     assert explain(*arguments).exit_code == 2
+
+
+# --- a trimmed log (K15) -------------------------------------------------------------------------------
+
+
+def trimmed(folder: Path, *, is_whole: bool = True) -> int:
+    """Leave a snapshot and the log behind it, as a node does; its offset."""
+    place = folder / METADATA_FOLDER
+    segment = place / f"{0:020}.log"
+    records = list(logged_records(segment.read_bytes()))
+    image, history = MetadataImage(), MetadataHistory()
+    for logged in records[:-1]:
+        history.note(image, [CommittedRecord(logged.offset, logged.timestamp_ms, logged.record)])
+        delta = MetadataDelta(image)
+        delta.replay(logged.record, logged.offset, 1)
+        image = delta.apply()
+    offset = records[-1].offset
+    state = MetadataState(MetadataDelta(image).apply(offset), history)
+    id = SnapshotId(offset, 1)
+    encoder = SnapshotEncoder(id, 5)
+    parts = [encoder.header(SnapshotHeaderRecord(5, (1, 2, 3), ()))]
+    parts += [encoder.values([value]) for value in snapshot_values(state)]
+    parts += [encoder.footer()] if is_whole else []
+    (place / id.file_name).write_bytes(b"".join(parts))
+    last = _batch(offset, encode_record(records[-1].record))
+    segment.unlink()
+    (place / f"{offset:020}.log").write_bytes(last)
+    return offset
+
+
+def test_a_trimmed_log_is_told_from_its_snapshot_on_with_the_last_changes(folder: Path) -> None:
+    whole = explain("t", 0, "--metadata-dir", folder).stdout.splitlines()
+    offset = trimmed(folder)
+    result = explain("t", 0, "--metadata-dir", folder)
+    assert result.exit_code == 0
+    assert f"a snapshot holds what is below offset {offset}" in result.stderr
+    told = result.stdout.splitlines()
+    assert "    Why: broker 1 is gone: its listener refuses connections." in told
+    assert [line for line in told if "created: " in line] == [line for line in whole if "created: " in line]
+
+
+def test_a_log_that_begins_later_without_a_whole_snapshot_is_unreadable(folder: Path) -> None:
+    trimmed(folder, is_whole=False)
+    result = explain("t", 0, "--metadata-dir", folder)
+    assert result.exit_code == 1
+    assert "is cut off" in result.stderr
+
+
+def test_dump_log_shows_a_snapshot_in_words_and_notices_damage(folder: Path) -> None:
+    offset = trimmed(folder)
+    path = folder / METADATA_FOLDER / SnapshotId(offset, 1).file_name
+    arguments = ["dump-log", "--cluster-metadata-decoder", "--files", str(path)]
+    result = CliRunner().invoke(main, arguments)
+    assert result.exit_code == 0
+    for word in (
+        "SnapshotHeader",
+        "SnapshotStateRecord",
+        "PartitionRecord",
+        "PastChangeRecord",
+        "SnapshotFooter",
+    ):
+        assert f'"type": "{word}"' in result.stdout
+    content = path.read_bytes()
+    for broken in (content[:-1], content[:200] + b"x" + content[201:], content[: len(content) // 2]):
+        path.write_bytes(broken)
+        assert CliRunner().invoke(main, arguments).exit_code == 1
+
+
+# --- for the stories of lost records ----------------------------------------------------------------------
+
+
+def test_each_leader_epoch_has_its_cause_and_its_isr_at_first_and_at_last() -> None:
+    lines = ("config cluster unclean.leader.election.enable=true", MANAGER_OFF, T, "fence 3", "fence 2")
+    told = elections_of(story(*lines, "fence 1", "register 1 unclean", "register 2 unclean", "unfence 2"))
+    shown = [(one.leader_epoch, one.leader, one.first_isr, one.last_isr, one.is_unclean) for one in told]
+    assert shown == [
+        (0, 1, (1, 2, 3), (1,), False),
+        (1, None, (), (), False),
+        (2, 2, (2,), (2,), True),
+    ]

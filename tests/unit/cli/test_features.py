@@ -1,6 +1,7 @@
 """`holdfast features`: Kafka's lines, and levels that go one way."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
@@ -23,10 +24,36 @@ def test_describe_prints_kafkas_line(holdfast: Run) -> None:
 
 
 @pytest.mark.usefixtures("admin")
-def test_the_servers_may_stand_before_the_command_as_in_kafka() -> None:
-    result = CliRunner().invoke(main, ["features", "--bootstrap-server", "127.0.0.1:1", "describe"])
-    assert result.stdout.startswith("Feature: ")
-    assert CliRunner().invoke(main, ["features", "describe"]).exit_code == 2
+@pytest.mark.parametrize(("group", "answer"), [("features", "Feature: "), ("metadata-quorum", "ClusterId: ")])
+def test_the_servers_may_stand_before_the_command_as_in_kafka(group: str, answer: str) -> None:
+    result = CliRunner().invoke(main, [group, "--bootstrap-server", "127.0.0.1:1", "describe"])
+    assert result.stdout.lstrip().startswith(answer)
+    assert CliRunner().invoke(main, [group, "describe"]).exit_code == 2
+
+
+def test_the_servers_are_those_of_the_command_then_of_the_environment_then_of_the_profile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    profile = tmp_path / "profile.properties"
+    profile.write_text("bootstrap.servers=profile:1\n")
+    asked = []
+    monkeypatch.setattr(
+        "holdfast.cli.features.ask", lambda given, *_: asked.append(given["bootstrap_server"])
+    )
+
+    def run(*words: str) -> str:
+        result = CliRunner().invoke(main, ["features", *words])
+        return result.stderr
+
+    assert "Missing option '--bootstrap-server'" in run("describe")
+    assert run("describe", "--command-config", str(profile)) == ""
+    monkeypatch.setenv("HOLDFAST_COMMAND_CONFIG", str(profile))
+    run("describe")
+    monkeypatch.setenv("HOLDFAST_BOOTSTRAP_SERVER", "environment:1")
+    run("describe")
+    run("--bootstrap-server", "group:1", "describe")
+    run("describe", "--bootstrap-server", "command:1")
+    assert asked == ["profile:1", "profile:1", "environment:1", "group:1", "command:1"]
 
 
 @pytest.mark.parametrize(

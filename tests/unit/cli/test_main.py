@@ -58,3 +58,29 @@ def test_a_full_disk_behind_the_output_is_told_in_a_sentence(words: list[str]) -
         )
     assert done.returncode == 1
     assert done.stderr == "Error: the output could not be written: No space left on device\n"
+
+
+#: They run until they are told to end, or carry records and lines of JSON of their own.
+WITHOUT_OUTPUT = {
+    "broker", "controller", "console-producer", "verifiable-producer", "watch", "sim replay", "sim shrink",
+}  # fmt: skip
+
+
+def test_every_other_command_has_an_answer_for_programs() -> None:
+    assert {words for words in commands(click.Context(main), "") if words not in WITHOUT_OUTPUT} == {
+        words for words, options in commands(click.Context(main), "").items() if "--output" in options
+    }
+
+
+def commands(context: click.Context, path: str) -> dict[str, set[str]]:
+    """The options of each command, with those of the groups that it is in."""
+    own = {option for parameter in context.command.params for option in parameter.opts}
+    if not isinstance(context.command, click.Group):
+        return {path: own}
+    found: dict[str, set[str]] = {}
+    for name in context.command.list_commands(context):
+        inner = context.command.get_command(context, name)
+        assert inner is not None
+        below = commands(click.Context(inner, parent=context, info_name=name), f"{path} {name}".strip())
+        found |= {words: options | own for words, options in below.items()}
+    return found

@@ -6,7 +6,7 @@ import pytest
 
 from holdfast.cli.inspect import metadata_log
 from holdfast.cli.inspect.metadata_log import fetch_log
-from holdfast.cli.inspect.partition_story import LoggedRecord, story_of
+from holdfast.cli.inspect.partition_story import LoggedRecord, ReadLog, story_of
 from holdfast.client.core.errors import ClientError, TimedOut
 from holdfast.controller.core.decisions import CauseKind
 from holdfast.metadata.records import PartitionChangeRecord
@@ -23,9 +23,16 @@ async def cluster() -> AsyncIterator[Cluster]:
 
 
 async def read(cluster: Cluster, servers: str, timeout_ms: int = 20_000) -> list[LoggedRecord]:
+    """The records that the tool reads of a whole log."""
+    log = await read_log(cluster, servers, timeout_ms)
+    assert log.base is None
+    return log.records
+
+
+async def read_log(cluster: Cluster, servers: str, timeout_ms: int = 20_000) -> ReadLog:
     """What the tool reads on a machine of its own."""
     runtime, _ = memory_runtime(clock=cluster.clock, network=cluster.network)
-    done: list[list[LoggedRecord]] = []
+    done: list[ReadLog] = []
     failed: list[ClientError] = []
 
     async def work() -> None:

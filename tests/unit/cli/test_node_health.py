@@ -1,5 +1,6 @@
 """`holdfast node-health`: which addresses it takes; what nodes answer is in tests/e2e/test_http.py."""
 
+import json
 import socket
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from threading import Thread
@@ -47,3 +48,13 @@ def test_where_no_process_listens_is_a_no_in_a_line(host: str) -> None:
     assert result.exit_code == 1
     assert result.output.startswith("ConnectionRefusedError: ")
     assert len(result.output.splitlines()) == 1
+
+
+def test_programs_get_the_no_as_json() -> None:
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        result = CliRunner().invoke(main, ["node-health", "--http", address, "--output", "json"])
+    answer = json.loads(result.stdout)
+    assert (result.exit_code, answer["ok"]) == (1, False)
+    assert answer["errors"][0]["message"].startswith("ConnectionRefusedError: ")

@@ -9,6 +9,7 @@ import pytest
 
 from holdfast.cli.partition_files import (
     read_elections,
+    read_offsets_to_delete,
     read_reassignment,
     read_recovery,
     read_topics,
@@ -40,6 +41,28 @@ ROWS_READERS: list[Callable[[str], object]] = [read_elections, read_reassignment
 def test_both_spellings_of_the_wanted_leader_are_read(file: Callable[[object], str], key: str) -> None:
     path = file({"partitions": [row(**{key: 2}), {"topic": "u", "partition": 1}]})
     assert read_elections(path) == {TopicPartition("t", 0): 2, TopicPartition("u", 1): None}
+
+
+def test_offsets_of_records_to_delete_are_read(file: Callable[[object], str]) -> None:
+    path = file({"version": 1, "partitions": [row(offset=7), {"topic": "u", "partition": 3, "offset": -1}]})
+    assert read_offsets_to_delete(path) == {TopicPartition("t", 0): 7, TopicPartition("u", 3): -1}
+
+
+@pytest.mark.parametrize(
+    ("rows", "complaint"),
+    [
+        ([row()], "offset null is no offset"),
+        ([row(offset=-2)], "offset -2 is no offset"),
+        ([row(offset=1 << 63)], "is no offset"),
+        ([row(offset=True)], "offset true is no offset"),
+        ([row(offset=1), row(offset=2)], "t-0 is there twice"),
+    ],
+)
+def test_what_is_no_offset_is_refused(
+    file: Callable[[object], str], rows: list[dict[str, object]], complaint: str
+) -> None:
+    with pytest.raises(click.UsageError, match=complaint):
+        read_offsets_to_delete(file({"partitions": rows}))
 
 
 def test_partitions_to_recover_are_read_in_both_shapes(file: Callable[[object], str]) -> None:

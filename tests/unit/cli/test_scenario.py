@@ -1,5 +1,6 @@
 """`holdfast scenario`: exit codes, differences by block, rewriting, the tables of docs/scenarios.md."""
 
+import json
 import re
 import shutil
 from pathlib import Path
@@ -109,6 +110,16 @@ def test_a_file_that_cannot_be_parsed_outweighs_one_that_differs(tmp_path: Path)
     result = run(str(tmp_path))
     assert result.exit_code == 2
     assert "2 scenarios, 1 differ, 1 cannot be parsed" in result.output
+
+
+def test_programs_get_the_differences_as_json(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text(TEXT.format(answer="ok"))
+    (tmp_path / "b.txt").write_text("dance\n----\n")
+    result = run(str(tmp_path), "--output", "json")
+    answer = json.loads(result.stdout)
+    assert (result.exit_code, answer["ok"], answer["data"]["scenarios"]) == (2, False, 2)
+    assert [Path(row["file"]).name for row in answer["data"]["differing"]] == ["a.txt"]
+    assert "b.txt" in answer["errors"][0]["message"]
 
 
 def test_spaces_in_sets_indented_comments_and_blank_lines_are_no_difference(tmp_path: Path) -> None:

@@ -29,6 +29,21 @@ def test_a_usage_error_is_exit_code_2(tmp_path: Path) -> None:
     assert CliRunner().invoke(command, unclear).exit_code == 2
 
 
+@pytest.mark.parametrize(
+    "more",
+    [
+        ("--metrics", "m.prom"),
+        ("--follow-seconds", "5"),
+        ("--follow", "state", "--one-clock"),
+        ("--follow", "state", "--report", "r"),
+    ],
+)
+def test_what_does_not_go_with_following_is_refused(tmp_path: Path, more: tuple[str, ...]) -> None:
+    arguments = ["--ledger", str(tmp_path), "--bootstrap-server", "127.0.0.1:1", *more]
+    result = CliRunner().invoke(command, arguments)
+    assert (result.exit_code, "--follow" in result.output) == (2, True), result.output
+
+
 def test_a_log_dir_that_is_not_there_is_named_before_spark_starts(tmp_path: Path) -> None:
     arguments = ["--ledger", str(tmp_path), "--bootstrap-server", "127.0.0.1:1"]
     result = CliRunner().invoke(command, [*arguments, "--log-dirs", f"1={tmp_path},{tmp_path}/gone"])

@@ -45,8 +45,18 @@ from holdfast.protocol.record_batch import BatchHeader, check_batch, iter_batche
 from holdfast.rpc.server import Exchange, Server
 from holdfast.runtime.api import Runtime
 from holdfast.runtime.memory.machine import MemoryWorld
+from tests.unit.client.fake_groups import FakeGroups
 
 SEQUENCES = 1 << 31
+GROUP_APIS = (
+    ApiKey.FIND_COORDINATOR,
+    ApiKey.JOIN_GROUP,
+    ApiKey.SYNC_GROUP,
+    ApiKey.GROUP_HEARTBEAT,
+    ApiKey.LEAVE_GROUP,
+    ApiKey.OFFSET_COMMIT,
+    ApiKey.OFFSET_FETCH,
+)
 
 #: What is answered by the book of the test: the controller's own tests say what it answers.
 SCRIPTED_APIS = (
@@ -170,6 +180,7 @@ class FakeBroker:
             ApiKey.DESCRIBE_CLUSTER: self._describe_cluster,
             ApiKey.DESCRIBE_QUORUM: self._describe_quorum,
             **dict.fromkeys(SCRIPTED_APIS, self._scripted),
+            **dict.fromkeys(GROUP_APIS, self._group),
         }
         handlers = {key: self._recorded(handler) for key, handler in apis.items()}
         self.server = Server(runtime, self.broker_id, "PLAINTEXT", handlers)
@@ -202,6 +213,10 @@ class FakeBroker:
     def _error(self, key: ApiKey) -> ErrorCode:
         waiting = self.errors.get(key)
         return waiting.pop(0) if waiting else ErrorCode.NONE
+
+    def _group(self, exchange: Exchange) -> None:
+        assert self.cluster.groups is not None
+        self.cluster.groups.handle(self, exchange, self.cluster.world.clock.now_ms())
 
     # --- data ---------------------------------------------------------------------------------------------
 
@@ -448,6 +463,7 @@ class FakeCluster:
         self.offset = 100
         self.next_producer_id = 6
         self._topics_made = 0
+        self.groups: FakeGroups | None = None
         #: a dead broker stays in the answers until a test says that the controller fenced it
         self.fenced: set[int] = set()
         self.features: tuple[DescribedFeature, ...] = ()

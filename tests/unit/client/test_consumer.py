@@ -7,7 +7,8 @@ from typing import Any, TypeVar
 
 import pytest
 
-from holdfast.client.consumer import Consumer, ConsumerRecord
+from holdfast.client.consumer import Consumer
+from holdfast.client.core.consumer_records import ConsumerRecord
 from holdfast.client.core.errors import ClientError, CorruptRecords, NoSuchOffset, TimedOut
 from holdfast.client.core.next_turn import NEXT_TURN
 from holdfast.client.producer import Producer
@@ -263,7 +264,7 @@ async def test_other_partitions_go_on_and_a_seek_goes_behind_the_damaged_batch(p
 async def test_a_batch_is_not_passed_over_either_when_the_codec_fails_in_an_unforeseen_way(
     play: Play, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("holdfast.client.consumer.UNDECODABLE", ())
+    monkeypatch.setattr("holdfast.client.core.consumer_records.UNDECODABLE", ())
     await play.write("a")
     await play.write("b")
     codec, payload = HUGE_KEYS[0]

@@ -685,3 +685,30 @@ def test_behind_a_truncation_the_next_one_is_noticed_too() -> None:
     bench.answer(bench.fetch(), diverging=EpochEndOffset(1, 6))
     (row,) = bench.fetch().request.partitions
     assert (row.fetch_offset, row.last_fetched_epoch) == (6, 1)
+
+
+def test_where_a_group_has_come_to_is_asked_for_with_the_epoch_of_the_record_before() -> None:
+    bench = Bench(ResetPolicy.EARLIEST)
+    bench.fetcher.assign([T0, T1], by_group=True)
+    bench.fetcher.place(T0, 7, 1)
+    bench.fetcher.place(T1, 0, -1)
+    fetch = bench.fetch()
+    rows = {
+        row.partition_index: (row.fetch_offset, row.last_fetched_epoch) for row in fetch.request.partitions
+    }
+    assert rows == {0: (7, 1), 1: (0, -1)}
+    assert bench.fetcher.parts[T0].epoch_before(7) == 1
+    # an unclean election: the new leader has that epoch up to offset 4 only
+    bench.answer(fetch, diverging=EpochEndOffset(0, 4))
+    assert bench.fetcher.parts[T0].position == 4
+
+
+def test_a_group_shares_anew_what_the_topic_made_again_does_not_have() -> None:
+    bench = Bench(ResetPolicy.EARLIEST)
+    bench.fetcher.assign([T0, T1], by_group=True)
+    bench.fetcher.place(T0, 3, -1)
+    bench.fetcher.place(T1, 3, -1)
+    bench.make_topic_again(partitions=1)
+    bench.plan()
+    assert list(bench.fetcher.parts) == [T0]
+    assert bench.errors() == []

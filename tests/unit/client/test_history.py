@@ -2,6 +2,7 @@
 
 import json
 
+import google_crc32c
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,6 +10,9 @@ from hypothesis import strategies as st
 from holdfast.client.core.history import (
     ParsedValue,
     RowWriter,
+    SentFields,
+    headers_crc32c,
+    key_crc32c,
     make_value,
     parse_row,
     parse_value,
@@ -45,6 +49,31 @@ def test_rows_hold_the_fields_that_checkers_join_on() -> None:
         "error": None,
         "t1": 99,
     }
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        (SentFields(0), {"timestamp_ms": 0}),
+        (SentFields(9, 0), {"timestamp_ms": 9, "key_crc32c": 0}),
+        (SentFields(9, 8, 7), {"timestamp_ms": 9, "key_crc32c": 8, "headers_crc32c": 7}),
+    ],
+)
+def test_a_row_tells_what_a_record_has_beside_its_value(fields: SentFields, told: dict[str, int]) -> None:
+    rows = RowWriter("r", "p")
+    known = parse_row(rows.invoke(5, "t", 2, 77, -1, 1234))
+    assert parse_row(rows.invoke(5, "t", 2, 77, -1, 1234, fields)) == known | told
+
+
+def test_checksums_tell_keys_and_headers_apart() -> None:
+    assert (key_crc32c(None), key_crc32c(b""), key_crc32c(b"123456789")) == (None, 0, 0xE3069283)
+    assert headers_crc32c([]) is None
+    some: list[list[tuple[str, bytes | None]]] = [
+        [("a", b"b")], [("a", b"")], [("a", None)], [("", b"ab")], [("a", b"b"), ("c", b"d")],
+        [("c", b"d"), ("a", b"b")],
+    ]  # fmt: skip
+    assert len({headers_crc32c(headers) for headers in some}) == len(some)
+    assert headers_crc32c([("trace", b"7"), ("empty", None)]) == google_crc32c.value(b"5:trace1:75:empty-1:")
 
 
 def test_rows_without_acknowledgement_have_no_offset_but_a_reason() -> None:

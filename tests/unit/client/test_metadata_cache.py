@@ -252,3 +252,15 @@ def test_when_all_are_suspect_the_oldest_suspicion_is_tried_and_suspicion_ends()
     chooser.failed(A, 10)
     assert chooser.choose([], 20) == B
     assert chooser.choose([], 110) == A
+
+
+def test_a_topic_that_an_answer_about_all_does_not_name_is_gone() -> None:
+    cache = MetadataCache()
+    cache.update(answer(10, (1, 5)))
+    assert [*cache.topic_names] == ["t"]
+    late = replace(answer(9), topics=())
+    cache.update_all(late)
+    assert [*cache.topic_names] == ["t"], "an answer that is older says nothing"
+    cache.update_all(replace(late, metadata_offset=11))
+    assert not cache.topic_names
+    assert cache.topic_error("t") is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -54,8 +54,8 @@ def test_more_names_than_a_request_should_carry_go_in_several() -> None:
     for name in names:
         wanted.use(name, 0)
     portions = wanted.portions()
-    assert [len(portion) for portion in portions] == [NAMES_A_REQUEST, NAMES_A_REQUEST, 1]
-    assert [name for portion in portions for name in portion] == names
+    assert [len(portion or ()) for portion in portions] == [NAMES_A_REQUEST, NAMES_A_REQUEST, 1]
+    assert [name for portion in portions for name in portion or ()] == names
 
 
 @pytest.mark.parametrize("name", ["x" * 250, "caf\udce9", b"t", None])
@@ -66,3 +66,10 @@ def test_a_name_that_no_topic_can_have_is_refused_and_never_asked_for(name: Any)
         wanted.use(name, 0)
     assert caught.value.code is ErrorCode.INVALID_TOPIC_EXCEPTION
     assert wanted.portions() == [("t",)]
+
+
+def test_every_topic_there_is_can_be_asked_for() -> None:
+    wanted = WantedTopics()
+    wanted.use("t", 0)
+    wanted.all_topics = True
+    assert wanted.portions() == [None]

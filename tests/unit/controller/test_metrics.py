@@ -58,6 +58,7 @@ def test_the_active_controller_counts_the_cluster() -> None:
         "preferred_replica_imbalance": 2,
         "global_topics": 2,
         "global_partitions": 3,
+        "low_on_space_replicas": 0,
         "unclean_recovery_partitions_count": 0,
         "unclean_recovery_finished_total": 0,
         "unclean_recovery_finished_count": 0,

@@ -23,7 +23,7 @@ from holdfast.protocol.messages.configs import (
     ConfigOperation,
     IncrementalAlterConfigsRequest,
 )
-from holdfast.protocol.messages.metadata import DescribeClusterRequest
+from holdfast.protocol.messages.metadata import DescribeClusterRequest, MetadataRequest
 from holdfast.protocol.messages.topics import (
     CreatableTopic,
     CreateTopicsRequest,
@@ -268,6 +268,20 @@ async def with_topics(cluster: Cluster) -> Node:
         assert (await channel.call(request, 1000)).topics[0].error_code == ErrorCode.NONE
     await cluster.clock.advance(600)
     return active
+
+
+async def test_questions_about_many_partitions_are_answered_in_steps_beside_the_events(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    active = await with_topics(cluster)
+    channel = await cluster.channel(active)
+    small = await channel.call(MetadataRequest(None), 1000)
+    assert [len(topic.partitions) for topic in small.topics] == [4, 4, 4]
+    events = active.server.core.counts.events
+    monkeypatch.setattr("holdfast.controller.server.LARGE_IMAGE_PARTITIONS", 4)
+    monkeypatch.setattr("holdfast.metadata.answer_steps.ROWS_A_STEP", 2)
+    assert await channel.call(MetadataRequest(None), 1000) == small
+    assert active.server.core.counts.events == events
 
 
 async def test_a_controller_that_has_no_quorum_since_its_start_does_not_say_that_there_is_no_topic(

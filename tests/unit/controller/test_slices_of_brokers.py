@@ -16,6 +16,7 @@ PARTITIONS, SLICE = 10, 4
 def quorum(monkeypatch: pytest.MonkeyPatch) -> Quorum:
     """Ten partitions that broker 1 leads; an event changes four."""
     monkeypatch.setattr(cluster_control, "SLICE_RECORDS_MAX", SLICE)
+    monkeypatch.setattr(cluster_control, "REGISTRATION_SLICES", 1)
     made = Quorum(make_config(min_insync_replicas="1"))
     made.start_brokers(1, 2, 3)
     create(made, "t", -1, -1, *[(1, 2, 3)] * PARTITIONS)

@@ -1,6 +1,6 @@
 """What a checking consumer complains about, and what not."""
 
-from holdfast.client.consumer import ConsumerRecord
+from holdfast.client.core.consumer_records import ConsumerRecord
 from holdfast.client.core.history import make_value
 from holdfast.drills.checking import COMPLAINTS_MAX, StreamCheck
 

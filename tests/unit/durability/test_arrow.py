@@ -5,7 +5,7 @@ import pytest
 pytest.importorskip("pyarrow", reason="needs the extra `spark`")
 
 from holdfast.client.core.fetcher_effects import FetchedBatch
-from holdfast.client.core.history import make_value, value_crc32c
+from holdfast.client.core.history import headers_crc32c, key_crc32c, make_value, value_crc32c
 from holdfast.durability.arrow import Columns, to_arrow
 from holdfast.protocol.record_batch import CorruptBatch, Record, encode_batch, parse_header
 from tests.unit.client.test_decoding import poisoned
@@ -51,6 +51,16 @@ def test_the_columns_are_those_of_sparks_kafka_source_and_what_was_asked_for() -
         "topic",
     ]
     assert "key" not in PARSED.spark_schema()
+
+
+def test_checksums_of_key_and_headers_are_made_where_they_are_named() -> None:
+    bare = encode_batch([Record(8, 1, None, b"v")], base_offset=8, leader_epoch=1)
+    batches = [fetched(7, [b"v"]), FetchedBatch("t", 2, 8, parse_header(bare), memoryview(bare), -1)]
+    (made,) = to_arrow(batches, "t", 2, 0, 99, Columns(only=("key_crc32c", "headers_crc32c")))
+    assert made.to_pylist() == [
+        {"key_crc32c": key_crc32c(b"k"), "headers_crc32c": headers_crc32c([("h", b"x")])},
+        {"key_crc32c": None, "headers_crc32c": None},
+    ]
 
 
 def test_any_timestamp_is_a_row_and_the_milliseconds_are_those_of_the_record() -> None:

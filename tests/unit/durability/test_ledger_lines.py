@@ -9,19 +9,21 @@ import pytest
 
 pytest.importorskip("pyspark", reason="needs the extra `spark`")
 
-from holdfast.client.core.history import RowWriter
+from holdfast.client.core.history import RowWriter, SentFields
 from holdfast.client.core.outcomes import DeliveryOutcome
 from holdfast.durability import ledger_lines
+from holdfast.durability.ledger_files import first_run
 from holdfast.durability.ledger_lines import (
     COMPLETE,
     INVOKE,
+    ORDER,
     PAIR,
     PROBLEM,
     TOPIC_ID,
     TORN,
     LedgerRange,
-    first_run,
     read_rows,
+    surely_in_order,
 )
 
 ROWS = RowWriter("run", "p")
@@ -38,7 +40,52 @@ def rows_of(path: Path, *cuts: int) -> list[dict[str, Any]]:
         for start, end in zip([0, *ends[:-1]], ends, strict=True)
         for batch in read_rows(LedgerRange(str(path), start, end, run))
         for row in batch.to_pylist()
+        if row["kind"] != ORDER
     ]
+
+
+def is_in_order(path: Path, *cuts: int) -> bool:
+    ends = [*cuts, path.stat().st_size]
+    run = first_run(str(path))
+    return surely_in_order(
+        row["run"]
+        for start, end in zip([0, *ends[:-1]], ends, strict=True)
+        for batch in read_rows(LedgerRange(str(path), start, end, run))
+        for row in batch.to_pylist()
+        if row["kind"] == ORDER
+    )
+
+
+def answer(pseq: int, offset: int, partition: int = 0, rows: RowWriter = ROWS) -> str:
+    return rows.complete([pseq], "t", partition, DeliveryOutcome.OK, offset, 3, None, 2)
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        ([], True),
+        ([answer(0, 5), answer(1, 6), answer(3, 9)], True),
+        ([answer(1, 6), answer(0, 5)], True),
+        ([answer(0, 6), answer(1, 5)], False),
+        ([answer(0, 5), answer(1, 5)], False),
+        ([answer(0, 5), answer(0, 6)], False),
+        ([answer(0, 6), answer(1, 5, 1), answer(2, 7)], True),
+        ([answer(0, 6), answer(1, 5, 1), answer(2, 4, 1)], False),
+        ([answer(0, 6), ROWS.complete([1], "t", 0, DeliveryOutcome.INFO, -1, -1, "E", 2)], True),
+    ],
+)
+def test_the_order_of_answers_is_known_without_a_sort_of_all_sends(
+    tmp_path: Path, lines: list[str], expected: bool
+) -> None:
+    path = written(tmp_path, "".join(lines))
+    assert is_in_order(path) is expected
+    if lines:
+        assert is_in_order(path, len(lines[0])) is expected, "each range says its part"
+
+
+def test_of_a_block_with_several_producers_nothing_is_said(tmp_path: Path) -> None:
+    other = answer(1, 6, rows=RowWriter("run", "q"))
+    assert not is_in_order(written(tmp_path, answer(0, 5) + other))
 
 
 def written(folder: Path, text: str) -> Path:
@@ -52,7 +99,12 @@ def test_a_send_and_its_answer_are_one_row(tmp_path: Path) -> None:
     assert row == {
         "kind": PAIR, "run": "run", "producer": "p", "pseq": 2, "topic": "t", "partition": 0,
         "value_crc32c": 1002, "acks": -1, "outcome": 1, "offset": 52, "leader_epoch": 3, "t0": 12, "t1": 22,
+        "timestamp_ms": None, "key_crc32c": None, "headers_crc32c": None,
     }  # fmt: skip
+    told = ROWS.invoke(2, "t", 0, 1002, -1, 12, SentFields(5, 6, 7))
+    assert rows_of(written(tmp_path, told + ANSWERS[2])) == [
+        row | {"timestamp_ms": 5, "key_crc32c": 6, "headers_crc32c": 7}
+    ]
 
 
 @pytest.mark.parametrize("packed", [False, True])
@@ -107,6 +159,9 @@ def with_field(line: str, **fields: Any) -> str:
         (with_field(SENDS[1], kind="sent"), "kind 'sent': expected invoke or complete"),
         (with_field(SENDS[1], kind=...), "kind None"),
         (with_field(SENDS[1], run="other"), "is of run other, the file begins with run run"),
+        (with_field(SENDS[1], key_crc32c=7), "key_crc32c without timestamp_ms"),
+        (with_field(SENDS[1], timestamp_ms=1, headers_crc32c=-1), "headers_crc32c -1 cannot be"),
+        (with_field(SENDS[1], timestamp_ms="now"), "timestamp_ms is no whole number of 64 bits"),
         (with_field(SENDS[1], pseq=...), "no pseq"),
         (with_field(SENDS[1], pseq="1"), "pseq is no whole number of 64 bits"),
         (with_field(SENDS[1], pseq=1.5), "pseq is no whole number"),

@@ -2,9 +2,11 @@
 
 from pathlib import Path
 
+import pytest
+
 from holdfast.client.core.history import make_value
 from holdfast.durability.foreign_lines import PRODUCER, number_of_value
-from holdfast.durability.loss_story import story_of
+from holdfast.durability.loss_story import Election, LostRecord, story_of
 from holdfast.protocol.record_batch import Record, encode_batch
 
 SEGMENT = "00000000000000000000.log"
@@ -35,7 +37,7 @@ def test_a_replica_that_still_has_it_is_named_with_file_and_byte(tmp_path: Path)
     dirs = {1: replica(tmp_path / "b1", first), 2: replica(tmp_path / "b2", first, second)}
     size = (tmp_path / "b1" / "t-0" / SEGMENT).stat().st_size
     path = tmp_path / "b2" / "t-0" / SEGMENT
-    assert story_of(dirs, "t", 0, 3, "p", 3) == (
+    assert story_of(dirs, LostRecord("t", 0, 3, "p", 3)) == (
         f"stored but not served: replica 2 still has it, {path} at byte {size}"
     )
 
@@ -45,23 +47,76 @@ def test_an_offset_that_was_given_again_names_the_epoch(tmp_path: Path) -> None:
         1: replica(tmp_path / "b1", (0, 3, values(0, 1)), (2, 5, values(8))),
         2: replica(tmp_path / "b2", (0, 3, values(0, 1))),
     }
-    assert story_of(dirs, "t", 0, 2, "p", 2) == (
+    assert story_of(dirs, LostRecord("t", 0, 2, "p", 2)) == (
         "its offset was given to another record: replica 1 in epoch 5; what was stored there was truncated"
     )
 
 
 def test_logs_that_end_before_it_say_where(tmp_path: Path) -> None:
     dirs = {1: replica(tmp_path / "b1", (0, 3, values(0, 1))), 2: replica(tmp_path / "b2")}
-    assert story_of(dirs, "t", 0, 2, "p", 2) == (
+    assert story_of(dirs, LostRecord("t", 0, 2, "p", 2)) == (
         "no replica has it or anything behind it: replica 1 ends at 2, replica 2 ends at 0; "
         "truncated, or never stored"
     )
-    assert story_of(dirs, "t", 1, 2, "p", 2) == ""
+    assert story_of(dirs, LostRecord("t", 1, 2, "p", 2)) == ""
 
 
 def test_a_record_of_another_client_is_known_by_its_value(tmp_path: Path) -> None:
     dirs = {1: replica(tmp_path / "b1", (0, 3, [b"an order"]))}
-    assert story_of(dirs, "t", 0, 0, PRODUCER, number_of_value(b"an order")).startswith(
+    assert story_of(dirs, LostRecord("t", 0, 0, PRODUCER, number_of_value(b"an order"))).startswith(
         "stored but not served"
     )
-    assert story_of(dirs, "t", 0, 0, PRODUCER, 7).startswith("its offset was given to another record")
+    assert story_of(dirs, LostRecord("t", 0, 0, PRODUCER, 7)).startswith(
+        "its offset was given to another record"
+    )
+
+
+# --- elections -----------------------------------------------------------------------------------------
+
+
+def election(epoch: int, leader: int | None, *isrs: tuple[int, ...], is_unclean: bool = False) -> Election:
+    return Election(epoch, leader, isrs[0], isrs[-1], is_unclean, 1_700_000_000_000 + epoch, "a kill")
+
+
+FIRST = election(3, 1, (1, 2, 3), (1,))
+LEADERLESS = election(4, None, ())
+CLEAN = election(4, 2, (2, 3))
+UNCLEAN = election(5, 2, (2,), is_unclean=True)
+LOST = LostRecord("t", 0, 2, "p", 2, leader_epoch=3)
+HELD = "acknowledged in epoch 3 by leader 1, whose ISR was 1, 2, 3 at first and 1 at last"
+
+
+@pytest.mark.parametrize(
+    ("elections", "told"),
+    [
+        ((), ""),
+        ((election(2, 1, (1,)),), ""),
+        ((FIRST,), f"{HELD}; no other leader was elected since"),
+        ((FIRST, CLEAN), f"{HELD}; since then only clean elections: 2 in epoch 4"),
+        (
+            (FIRST, LEADERLESS, UNCLEAN, election(6, 3, (2, 3))),
+            f"{HELD}; epoch 5 began uncleanly with leader 2 at 2023-11-14 22:13:20.005Z (a kill)",
+        ),
+        (
+            (FIRST, CLEAN, UNCLEAN),
+            f"{HELD}; epoch 5 began uncleanly with leader 2 at 2023-11-14 22:13:20.005Z (a kill)"
+            "; between them led 2 in epoch 4",
+        ),
+    ],
+)
+def test_without_files_the_elections_alone_are_told(elections: tuple[Election, ...], told: str) -> None:
+    assert story_of({}, LOST, elections) == told
+
+
+def test_replicas_that_were_cut_are_named_with_the_election(tmp_path: Path) -> None:
+    other = (2, 5, values(8))
+    dirs = {
+        1: replica(tmp_path / "b1", (0, 3, values(0, 1)), other),
+        2: replica(tmp_path / "b2", (0, 3, values(0, 1)), other),
+        3: replica(tmp_path / "b3", (0, 3, values(0, 1, 2))),
+    }
+    assert story_of(dirs, LOST, (FIRST, LEADERLESS, UNCLEAN)) == (
+        f"stored but not served: replica 3 still has it, {tmp_path}/b3/t-0/{SEGMENT} at byte 0; {HELD}; "
+        "epoch 5 began uncleanly with leader 2 at 2023-11-14 22:13:20.005Z (a kill), to whose log replica 1 "
+        "had to be cut"
+    )

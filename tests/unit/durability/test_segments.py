@@ -2,6 +2,7 @@
 
 import gzip
 import struct
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from holdfast.durability import segments
 from holdfast.durability.segments import (
     ReplicaFolder,
     SegmentBatch,
@@ -21,12 +23,14 @@ from holdfast.durability.segments import (
     batch_records,
     has_replicas,
     high_watermarks,
+    leader_epochs,
     log_start,
     parse_log_dirs,
     read_segment,
     recovery_points,
     replica_folders,
 )
+from holdfast.protocol import record_batch
 from holdfast.protocol.record_batch import Record, encode_batch
 from holdfast.storage.checkpoint import encode_rows
 
@@ -151,6 +155,45 @@ def test_records_that_contradict_their_batch_are_refused() -> None:
         batch_records(only_batch(recompressed(plain, 4, b"no zstd frame")))
 
 
+def _framed(block: bytes, count: int) -> bytes:
+    return b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1) + (struct.pack(">i", len(block)) + block) * count
+
+
+@pytest.mark.parametrize(
+    ("codec", "pack"),
+    [
+        (1, gzip.compress),
+        (1, lambda data: gzip.compress(data[: len(data) // 2]) * 3),  # members, as gzip may have several
+        (2, cramjam.snappy.compress_raw),
+        (2, lambda data: _framed(bytes(cramjam.snappy.compress_raw(data[: len(data) // 2])), 3)),
+        (2, lambda data: b"\xff\xff\xff\xff\x0f"),  # says that it gives 4 GiB
+        (3, cramjam.lz4.compress),
+        (4, cramjam.zstd.compress),
+    ],
+    ids=["gzip", "gzip members", "snappy", "snappy blocks", "snappy that lies", "lz4", "zstd"],
+)
+def test_a_batch_that_gives_more_than_a_broker_takes_is_damaged_and_held_within_the_limit(
+    monkeypatch: pytest.MonkeyPatch, codec: int, pack: Callable[[bytes], Any]
+) -> None:
+    assert segments.UNPACKED_BYTES_MAX == record_batch.UNPACKED_MAX_BYTES
+    monkeypatch.setattr(segments, "UNPACKED_BYTES_MAX", 4 << 20)
+    bomb = only_batch(recompressed(batch_of(0, [b"value"]), codec, bytes(pack(bytes(64 << 20)))))
+    tracemalloc.start()
+    with pytest.raises(Undecodable, match="unpack"):
+        batch_records(bomb)
+    assert tracemalloc.get_traced_memory()[1] < 16 << 20
+    tracemalloc.stop()
+
+
+def test_gzip_members_are_read_one_behind_the_other() -> None:
+    plain = batch_of(0, [b"a" * 100, b"b" * 100])
+    packed = gzip.compress(plain[61:100]) + gzip.compress(plain[100:])
+    batch = only_batch(recompressed(plain, 1, packed))
+    assert [row.value for row in batch_records(batch)] == [b"a" * 100, b"b" * 100]
+    with pytest.raises(Undecodable):
+        batch_records(only_batch(recompressed(plain, 1, packed[:-9])))
+
+
 def test_log_dirs_name_their_broker_or_know_it(tmp_path: Path) -> None:
     known = tmp_path / "known"
     known.mkdir()
@@ -219,5 +262,10 @@ def test_checkpoints_are_read_as_the_broker_writes_them(tmp_path: Path) -> None:
     assert high_watermarks(str(tmp_path)) == {("my-topic", 0): 17, ("other", 3): 0}
     assert recovery_points(str(tmp_path)) == high_watermarks(str(tmp_path))
     assert log_start(str(tmp_path)) == 5
+    assert leader_epochs(str(tmp_path)) == [(3, 5), (4, 9)]
+    (tmp_path / "leader-epoch-checkpoint").write_text(encode_rows([(2, 5), (2, 5), (3, 5)]))
+    assert leader_epochs(str(tmp_path)) == [(3, 5)]
+    (tmp_path / "leader-epoch-checkpoint").write_text("0\n2\n3 5\n")
+    assert leader_epochs(str(tmp_path)) is None
     (tmp_path / "replication-offset-checkpoint").write_text(text.replace("17", "18"))
     assert high_watermarks(str(tmp_path)) is None

@@ -37,3 +37,10 @@ def test_a_bad_size_is_refused_from_its_first_six_bytes(data: bytes) -> None:
     with pytest.raises(FrameError) as caught:
         KafkaFrameDecoder(0x2000 if data[4:6] == b"\0\0" else 64 << 20).feed(frame(18) + data[:6])
     assert [bytes(bytes_of(one)) for one in caught.value.frames] == [frame(18)[4:]]
+
+
+@pytest.mark.parametrize("name", ["a negative size", "a size below that of a header", "a TLS hello"])
+def test_a_size_that_no_request_has_is_refused_from_its_four_bytes(name: str) -> None:
+    """Who sends no more would hold the connection until it is given up."""
+    with pytest.raises(FrameError):
+        KafkaFrameDecoder().feed(BAD[name][:4])

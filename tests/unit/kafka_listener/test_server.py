@@ -206,6 +206,17 @@ async def test_an_api_or_version_that_is_not_served_ends_the_connection_with_a_s
     assert "served" in caplog.text
 
 
+async def test_the_versions_that_clients_speak_are_counted() -> None:
+    node = KafkaNode()
+    node.on_request = answer
+    peer = await node.peer()
+    await peer.send(init_producer_id(1), init_producer_id(2))
+    (family,) = (one for one in node.server.stats() if one.name == "kafka_server_request_versions_total")
+    labels = (("request", "init_producer_id"), ("version", "3"), ("listener", "KAFKA"))
+    assert [sample.labels for sample in family.samples if sample.value] == [labels]
+    assert sum(sample.value for sample in family.samples if isinstance(sample.value, int)) == 2
+
+
 async def test_a_broker_that_refuses_the_whole_request_is_answered_with_rows() -> None:
     node = KafkaNode()
     peer = await node.peer()
@@ -348,3 +359,30 @@ def test_hostile_bytes_end_in_an_answer_or_a_closed_connection(pieces: list[byte
     with faults:
         asyncio.run(play())
     assert faults.texts == []
+
+
+async def test_a_large_answer_is_translated_beside_the_event_loop_and_keeps_its_place() -> None:
+    node = KafkaNode()
+    peer = await node.peer()
+    await peer.send(init_producer_id(1), init_producer_id(2))
+    large, second = node.parked
+    second.respond(InitProducerIdResponse(0, None, 7, 0))
+    node.runtime.tasks.start("answer", large.respond_aside(InitProducerIdResponse(0, None, 6, 0)))
+    assert peer.answered_ids == []
+    await settle()
+    assert peer.answered_ids == [1, 2]
+
+
+async def test_a_large_answer_to_a_peer_that_has_gone_ends_nothing() -> None:
+    node = KafkaNode()
+    peer = await node.peer()
+    await peer.send(init_producer_id(1))
+    (large,) = node.parked
+    assert peer.connection is not None
+    peer.connection.abort()
+    await settle()
+    node.runtime.tasks.start("answer", large.respond_aside(InitProducerIdResponse(0, None, 6, 0)))
+    await settle()
+    assert large.is_answered
+    await (await node.peer()).send(init_producer_id(2))
+    assert len(node.parked) == 2

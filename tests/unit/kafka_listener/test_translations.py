@@ -30,9 +30,12 @@ from holdfast.protocol.messages.committed_offsets import (
     OffsetPartition,
 )
 from holdfast.protocol.messages.configs import (
+    AlterConfigsResult,
     DescribeConfigsRequest,
     DescribeConfigsResponse,
     DescribeConfigsResult,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
 )
 from holdfast.protocol.messages.create_partitions import CreatePartitionsRequest
 from holdfast.protocol.messages.fetch import (
@@ -440,11 +443,11 @@ def test_the_cluster_has_the_brokers_that_can_be_reached() -> None:
         (1, 9192, False),
         (3, 9192, True),
     ]
-    request = request_of(
-        KafkaApi.DESCRIBE_CLUSTER, 2, {**fields, "endpoint_type": 2, "include_fenced_brokers": False}
-    )
-    refused = written(request, TRANSLATIONS[KafkaApi.DESCRIBE_CLUSTER](request, VIEW))
-    assert refused["error_code"] == 114
+    for endpoint_type, code in ((2, 114), (9, 115)):
+        asked = {**fields, "endpoint_type": endpoint_type, "include_fenced_brokers": False}
+        request = request_of(KafkaApi.DESCRIBE_CLUSTER, 2, asked)
+        refused = written(request, TRANSLATIONS[KafkaApi.DESCRIBE_CLUSTER](request, VIEW))
+        assert refused["error_code"] == code
 
 
 def test_eligible_leader_replicas_are_shown() -> None:
@@ -472,7 +475,9 @@ def test_every_api_that_is_served_is_listed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("key_type", "code", "node_id"), [(0, 0, 1), (1, 53, -1)], ids=["of a group", "of a transactional id"]
+    ("key_type", "code", "node_id"),
+    [(0, 0, 1), (1, 53, -1), (2, 42, -1)],
+    ids=["of a group", "of a transactional id", "of a share"],
 )
 def test_a_group_has_a_coordinator_and_for_a_transactional_id_no_client_tries_again(
     key_type: int, code: int, node_id: int
@@ -573,13 +578,14 @@ def test_a_client_of_the_first_version_that_leaves_hears_the_code_of_its_own_row
 # --- topics --------------------------------------------------------------------------------------------
 
 
-def test_a_topic_is_deleted_by_name_or_id() -> None:
+def test_a_topic_is_deleted_by_name_or_id_and_not_by_both() -> None:
     ask = asks(KafkaApi.DELETE_TOPICS, 1, {"topic_names": ("t", "u"), "timeout": 1})
     assert ask.message.names == ("t", "u")
     topics = [
         {"name": None, "topic_id": U},
         {"name": None, "topic_id": bytes(15) + b"x"},
         {"name": "t", "topic_id": bytes(16)},
+        {"name": "t", "topic_id": U},
     ]
     fields = {"topics": topics, "timeout": 1}
     ask = asks(KafkaApi.DELETE_TOPICS, 6, fields)
@@ -589,6 +595,7 @@ def test_a_topic_is_deleted_by_name_or_id() -> None:
         ("u", 0),
         (None, UNKNOWN_ID),
         ("t", 0),
+        ("t", ErrorCode.INVALID_REQUEST),
     ]
 
 
@@ -618,16 +625,55 @@ def test_a_broker_is_described_as_the_cluster_is() -> None:
         {"resource_type": 4, "resource_name": "2", "configuration_keys": None},
         {"resource_type": 2, "resource_name": "t", "configuration_keys": ("retention.ms",)},
         {"resource_type": 32, "resource_name": "g", "configuration_keys": None},
+        {"resource_type": 4, "resource_name": "99", "configuration_keys": None},
     ]
     fields = {"resources": resources, "include_synonyms": True, "include_documentation": True}
     answer = described(KafkaApi.DESCRIBE_CONFIGS, 4, fields)
-    one, two, topic, other = answer["results"]
+    one, two, topic, *others = answer["results"]
     assert one["configs"] == two["configs"] != ()
     assert [(row["name"], row["value"], row["config_source"]) for row in topic["configs"]] == [
         ("retention.ms", "5", 1)
     ]
     assert [row["source"] for row in topic["configs"][0]["synonyms"]] == [1, 5]
-    assert other["error_code"] == ErrorCode.INVALID_REQUEST
+    assert [other["error_code"] for other in others] == [ErrorCode.INVALID_REQUEST] * 2
+
+
+def altered(*resources: tuple[int, str, int, str]) -> Any:
+    """The outcome of (kind, name, operation, key) of each resource."""
+    rows = [
+        {
+            "resource_type": kind,
+            "resource_name": name,
+            "configs": [{"name": key, "config_operation": operation, "value": None}],
+        }
+        for kind, name, operation, key in resources
+    ]
+    request = request_of(KafkaApi.INCREMENTAL_ALTER_CONFIGS, 1, {"resources": rows, "validate_only": False})
+    return TRANSLATIONS[KafkaApi.INCREMENTAL_ALTER_CONFIGS](request, VIEW)
+
+
+def test_to_remove_a_throttle_succeeds_where_nothing_can_be_throttled() -> None:
+    """Kafka's tool removes them from all brokers and topics once a reassignment is complete."""
+    topic, broker, delete = 2, 4, 1
+    rate, replicas = "leader.replication.throttled.rate", "leader.replication.throttled.replicas"
+    alone = altered((broker, "1", delete, rate))
+    assert [(row["resource_name"], row["error_code"]) for row in alone["responses"]] == [("1", 0)]
+    mixed = altered(
+        (broker, "1", delete, rate), (topic, "t", delete, replicas), (broker, "2", delete, "other")
+    )
+    question = mixed.message
+    assert isinstance(question, IncrementalAlterConfigsRequest)
+    assert [(row.resource_name, len(row.configs)) for row in question.resources] == [("t", 0), ("2", 1)]
+    rows = tuple(
+        AlterConfigsResult(0, None, row.resource_type, row.resource_name) for row in question.resources
+    )
+    answer = mixed.answer(IncrementalAlterConfigsResponse(0, None, rows))
+    assert [row["resource_name"] for row in answer["responses"]] == ["t", "2", "1"]
+
+
+def test_to_set_a_throttle_is_the_controllers_to_refuse() -> None:
+    question = altered((4, "1", 0, "leader.replication.throttled.rate")).message
+    assert len(question.resources[0].configs) == 1
 
 
 def test_log_dirs_have_the_sizes_of_their_partitions() -> None:

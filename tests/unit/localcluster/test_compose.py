@@ -2,16 +2,23 @@
 
 import os
 import re
+import socket
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
 from holdfast.cli.__main__ import main
+from holdfast.localcluster import ports
 from holdfast.localcluster.compose import SERVICES
+from holdfast.localcluster.nodes import ClusterError
+
+#: What a broker and a controller publish.
+PORTS = [port for _, _, _, *published in SERVICES for port in published if port]
 
 DOCKER = """#!/bin/sh
 echo "$COMPOSE_PROJECT_NAME: $*" >>"$DOCKER_NOTES"
+echo "$PUBLISH_ADDRESS" >"$DOCKER_NOTES.address"
 case "$*" in
     "$DOCKER_FINDS "*) echo 3f2a9c ;;
     compose\\ up*) echo "port is already allocated" >&2; exit 1 ;;
@@ -74,10 +81,28 @@ def test_a_demo_that_cannot_start_takes_only_its_own_containers_away(
 
 def test_the_ports_of_the_driver_are_those_of_the_compose_file() -> None:
     text = (Path(__file__).parents[3] / "docker-compose.yml").read_text()
-    for name, _, _, *ports in SERVICES:
+    for name, _, _, *published in SERVICES:
         service = text.split(f"  {name}:\n")[1]
         line = next(line for line in service.splitlines() if line.startswith("    ports:"))
-        assert re.findall(r"127\.0\.0\.1:(\d+):", line) == [str(port) for port in ports if port]
+        assert re.findall(r"127\.0\.0\.1\}:(\d+):", line) == [str(port) for port in published if port]
+
+
+def test_a_cluster_of_its_own_starts_beside_one_that_has_the_ports_already(
+    notes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken = {("127.0.0.1", PORTS[-1])}
+    monkeypatch.setattr(ports, "_is_free", lambda port, address: (address, port) not in taken)
+    monkeypatch.setenv("DOCKER_FINDS", "nothing")
+    run_demo(tmp_path)
+    assert notes.with_name("notes.address").read_text() == "127.0.0.2\n"
+
+
+def test_ports_that_are_taken_everywhere_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ports, "LOOPBACK", ("127.0.0.1",))
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        with pytest.raises(ClusterError, match=f"ports {port} of 127.0.0.1 are taken"):
+            ports.loopback_with_free([port])
 
 
 def test_a_machine_without_docker_is_told_of_the_demo_that_needs_none(

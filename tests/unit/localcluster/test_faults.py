@@ -118,7 +118,7 @@ def test_what_cannot_be_done_here_is_refused_with_a_reason(cluster: LocalCluster
 
 def test_every_fault_has_a_name_of_its_own() -> None:
     assert all(name == fault.name for name, fault in FAULTS.items())
-    assert len(FAULTS) == 22
+    assert len(FAULTS) == 23
 
 
 def _content(folder: Path) -> dict[str, bytes]:

@@ -33,9 +33,9 @@ def check_indexes(image: MetadataImage) -> None:
     assigned = {broker_id for _, _, partition in rows for broker_id in partition.replicas}
     assert set(image.assigned) == assigned
     for broker_id in assigned.union(BROKERS):
-        assert image.partitions_of(broker_id) == [row for row in rows if broker_id in row[2].replicas]
+        assert list(image.partitions_of(broker_id)) == [row for row in rows if broker_id in row[2].replicas]
         assert image.leads_anything(broker_id) == any(row[2].leader == broker_id for row in rows)
-    assert image.leaderless_partitions() == [row for row in rows if row[2].leader is None]
+    assert list(image.leaderless_partitions()) == [row for row in rows if row[2].leader is None]
 
 
 replicas = st.lists(st.sampled_from(BROKERS), min_size=1, max_size=3, unique=True).map(tuple)

@@ -5,13 +5,15 @@ from typing import Any
 from hypothesis import strategies as st
 
 from holdfast.metadata.records import RECORD_CLASSES
+from holdfast.metadata.snapshot_records import SNAPSHOT_RECORD_CLASSES
 from holdfast.protocol.messages import APIS
 from holdfast.protocol.schema.fields import FieldType, Kind, schema_of
 
 #: Every class that travels at the top of a frame or of the metadata log.
 MESSAGE_CLASSES: tuple[type, ...] = tuple(
     dict.fromkeys(
-        [cls for api in APIS.values() for cls in (api.request, api.response)] + list(RECORD_CLASSES.values())
+        [cls for api in APIS.values() for cls in (api.request, api.response)]
+        + [*RECORD_CLASSES.values(), *SNAPSHOT_RECORD_CLASSES.values()]
     )
 )
 

@@ -10,7 +10,12 @@ from typing import Any
 
 import pytest
 
-from holdfast.metadata.records import RECORD_CLASSES, decode_record, encode_record
+from holdfast.metadata.records import RECORD_CLASSES
+from holdfast.metadata.snapshot_records import (
+    SNAPSHOT_RECORD_CLASSES,
+    decode_snapshot_record,
+    encode_snapshot_record,
+)
 from holdfast.protocol.envelope import (
     encode_refusal,
     encode_request,
@@ -24,6 +29,7 @@ from holdfast.protocol.messages import APIS, Api
 from holdfast.protocol.schema.fields import decode_message, schema_of
 from tests.unit.protocol.samples import sample
 
+ALL_RECORD_CLASSES = RECORD_CLASSES | SNAPSHOT_RECORD_CLASSES
 FOLDER = Path(__file__).parent / "golden"
 CORRELATION_ID = 0x01020304
 
@@ -87,15 +93,15 @@ def test_a_refusal_is_the_golden_bytes() -> None:
     assert parse_response(frame.body).refusal == (35, "ask ApiVersions first")
 
 
-@pytest.mark.parametrize("cls", RECORD_CLASSES.values(), ids=lambda cls: cls.__name__)
+@pytest.mark.parametrize("cls", ALL_RECORD_CLASSES.values(), ids=lambda cls: cls.__name__)
 def test_metadata_records_are_the_golden_bytes(cls: type) -> None:
     record = sample(cls)
-    data = encode_record(record)
-    assert decode_record(compare(f"metadata_{cls.__name__}", data, record)) == record
+    data = encode_snapshot_record(record)
+    assert decode_snapshot_record(compare(f"metadata_{cls.__name__}", data, record)) == record
 
 
 def test_every_golden_file_belongs_to_something() -> None:
-    expected = {f"metadata_{cls.__name__}" for cls in RECORD_CLASSES.values()} | {"refusal"}
+    expected = {f"metadata_{cls.__name__}" for cls in ALL_RECORD_CLASSES.values()} | {"refusal"}
     for api in APIS.values():
         for version in range(api.min_version, api.max_version + 1):
             expected |= {f"{api.key.name.lower()}_v{version}_{way}" for way in ("request", "response")}

@@ -9,6 +9,7 @@ from holdfast.protocol.messages.quorum import AddRaftVoterRequest, AddRaftVoterR
 from holdfast.raft.committed import CommittedEntry
 from holdfast.raft.core.config import RaftConfig
 from holdfast.raft.driver import RaftDriver
+from holdfast.raft.snapshot_files import SnapshotSource
 from holdfast.rpc.channel import Channel
 from holdfast.rpc.server import Server
 from holdfast.runtime.api import Connection, ConnectionHandler, Listener, NetworkError, Runtime, Timer
@@ -80,6 +81,9 @@ class Recorder:
 
     def __init__(self) -> None:
         self.entries: list[CommittedEntry] = []
+        #: values of the snapshot that was taken over, and its end
+        self.loaded: list[bytes] = []
+        self.loaded_offset = 0
         #: committed offset of each call
         self.offsets: list[int] = []
         self.leaders: list[tuple[int | None, int, int | None]] = []
@@ -90,7 +94,18 @@ class Recorder:
 
     @property
     def values(self) -> list[bytes]:
-        return [entry.value for entry in self.entries]
+        """All committed ones: of the snapshot, and those that were handed over after it."""
+        return self.loaded + [entry.value for entry in self.entries]
+
+    def snapshot_source(self) -> SnapshotSource | None:
+        offset = max([self.loaded_offset, *self.offsets[-1:]])
+        return SnapshotSource(offset, iter(self.values)) if offset else None
+
+    def snapshot_sink(self) -> "ListSink":
+        return ListSink()
+
+    def on_snapshot(self, state: list[bytes], offset: int) -> None:
+        self.loaded, self.loaded_offset, self.entries, self.offsets = state, offset, [], []
 
     def on_committed(self, entries: Sequence[CommittedEntry], committed_offset: int) -> None:
         self.entries += entries
@@ -104,6 +119,19 @@ class Recorder:
 
     def on_voters_wanted(self, raft_epoch: int) -> None:
         self.append_voters(raft_epoch)
+
+
+class ListSink:
+    """A snapshot of values is those values."""
+
+    def __init__(self) -> None:
+        self._values: list[bytes] = []
+
+    def take(self, values: Sequence[bytes], /) -> None:
+        self._values += values
+
+    def state(self, offset: int, /) -> list[bytes]:
+        return self._values
 
 
 class Machine:
@@ -127,7 +155,14 @@ class Machine:
 
     @property
     def config(self) -> RaftConfig:
-        return RaftConfig(self.id, "test", self._cluster.voters, FOLDER, self._is_voter)
+        return RaftConfig(
+            self.id,
+            "test",
+            self._cluster.voters,
+            FOLDER,
+            self._is_voter,
+            snapshot_bytes=self._cluster.snapshot_bytes,
+        )
 
     async def boot(self, *, clean: bool = False) -> None:
         """A new process on this machine's disk."""
@@ -179,8 +214,13 @@ class Cluster:
     """Voters 1, 2, ... and observers 101, 102, ..."""
 
     def __init__(
-        self, voter_count: int = 3, observer_count: int = 0, log_config: LogConfig | None = None
+        self,
+        voter_count: int = 3,
+        observer_count: int = 0,
+        log_config: LogConfig | None = None,
+        snapshot_bytes: int | None = None,
     ) -> None:
+        self.snapshot_bytes = snapshot_bytes
         self.clock = ManualClock()
         self.network = MemoryNetwork(self.clock)
         log_config = log_config or LogConfig(retention_ms=None)

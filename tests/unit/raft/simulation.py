@@ -498,6 +498,7 @@ class World:
         answer = self._tokens.pop((machine.id, machine.life, reply.token))
         if reply.read is not None:
             assert isinstance(response, FetchResponse)
+            assert isinstance(reply.read, Read)
             row = replace(response.partitions[0], records=memoryview(self._read(machine, reply.read)))
             response = replace(response, partitions=(row,))
         answer(response)

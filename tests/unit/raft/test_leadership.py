@@ -36,9 +36,9 @@ def test_leader_must_see_fetches_of_a_majority() -> None:
     """K7: the own seat counts, so in five voters the second most recent of the others decides."""
     leader = make_leader((2, 3, 4, 5), now_ms=1_000)
     assert leader.check_quorum_deadline_ms(3_000) == 4_000
-    leader.voters[2].last_fetch_ms = 5_000
+    leader.voters[2].heard_ms = 5_000
     assert leader.check_quorum_deadline_ms(3_000) == 4_000
-    leader.voters[4].last_fetch_ms = 3_000
+    leader.voters[4].heard_ms = 3_000
     assert leader.check_quorum_deadline_ms(3_000) == 6_000
 
 

@@ -4,15 +4,18 @@ import asyncio
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from holdfast.protocol.api_keys import ApiKey
 from holdfast.raft.committed import CommittedEntry
 from holdfast.raft.core.config import RaftConfig
 from holdfast.raft.driver import RaftDriver
+from holdfast.raft.snapshot_files import SnapshotSource
 from holdfast.rpc.server import Exchange, Server
 from holdfast.runtime.real.machine import real_runtime
 from holdfast.storage.core.config import LogConfig
 from holdfast.storage.log import Log
+from tests.unit.raft.cluster import ListSink
 
 VOTERS = (1, 2, 3)
 OBSERVER = 101
@@ -38,6 +41,15 @@ class Owner:
 
     def on_voters_wanted(self, raft_epoch: int) -> None:
         pass
+
+    def snapshot_source(self) -> SnapshotSource | None:
+        return None
+
+    def snapshot_sink(self) -> ListSink:
+        return ListSink()
+
+    def on_snapshot(self, state: Any, offset: int) -> None:
+        raise AssertionError("none is made")
 
     async def holds(self, values: list[bytes]) -> None:
         while self.values != values:

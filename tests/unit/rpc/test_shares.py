@@ -195,3 +195,55 @@ async def test_the_shares_show_what_they_hold_and_whom_they_cut_off() -> None:
     assert samples["kafka_server_memory_pool_used_bytes", "answers"] == 0
     assert samples["kafka_server_memory_pool_max_bytes",] == MEMORY_BYTES
     assert samples["kafka_server_connections_cut_total", "slow_reader"] == 0
+
+
+class Client:
+    """A connection whose requests take a millisecond each; a `Peer`."""
+
+    def __init__(self, node: "BusyNode", name: str, *, is_asking: bool) -> None:
+        self.account = node.shares.memory.open()
+        self.is_asking = is_asking
+        self.unsent_bytes = 0
+        self._node = node
+        self._name = name
+        node.shares.join(self, "host")
+
+    def start_waiting(self, until_ns: int) -> bool:
+        self._node.world.clock._now_ns += 1_000_000
+        self._node.served[self._name] = self._node.served.get(self._name, 0) + 1
+        return False
+
+    def go_on_soon(self) -> None: ...
+
+    def cut_off(self, reason: str) -> None: ...
+
+
+class BusyNode(Node):
+    """Where time passes while requests are handled, and in no other way."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.shares = NodeShares(self.runtime.clock)
+        #: {who: requests}
+        self.served: dict[str, int] = {}
+        self.begun_ms = self.world.clock.now_ms()
+
+    async def serve(self, *clients: Client) -> None:
+        """Each of them always has a request."""
+        while sum(self.served.values()) < 2000:
+            for client in clients:
+                self.shares.want_turn(client)
+            await advance(self.world, 0)
+
+
+async def test_a_flood_of_questions_leaves_most_of_the_time_to_those_who_write() -> None:
+    node = BusyNode()
+    writer = Client(node, "writer", is_asking=False)
+    await node.serve(writer, *(Client(node, "flood", is_asking=True) for _ in range(40)))
+    assert 0.08 < node.served["flood"] / node.served["writer"] < 0.15
+
+
+async def test_a_flood_of_questions_has_all_the_time_while_nothing_is_written() -> None:
+    node = BusyNode()
+    await node.serve(*(Client(node, "flood", is_asking=True) for _ in range(40)))
+    assert node.world.clock.now_ms() - node.begun_ms < 2050

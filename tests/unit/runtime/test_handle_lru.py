@@ -56,6 +56,22 @@ def test_a_closed_file_is_forgotten_with_its_pins() -> None:
     assert given_up(lru) == ""
 
 
+def test_what_was_not_used_for_a_whole_span_of_time_is_idle() -> None:
+    lru = lru_of("abcde", limit=None)
+    lru.wrote("d")
+    lru.wrote("e")
+    lru.pin("c")
+    lru.next_span()
+    lru.used("a")
+    lru.wrote("d")
+    assert lru.give_up_idle() is None, "each was used in the span before"
+    lru.next_span()
+    assert "".join(iter(lru.give_up_idle, None)) == "be"
+    lru.next_span()
+    assert "".join(iter(lru.give_up_idle, None)) == "ad"
+    assert len(lru) == 1
+
+
 def test_so_many_are_given_up_that_the_coming_ones_fit() -> None:
     assert lru_of("abc").excess() == 0
     assert lru_of("abc").excess(coming=1) == 1

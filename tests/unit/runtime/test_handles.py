@@ -10,6 +10,7 @@ import pytest
 
 from holdfast.runtime.api import DiskError, File, OutOfResources
 from holdfast.runtime.power.power_loss import TrackedDisk
+from holdfast.runtime.real import handles
 from holdfast.runtime.real.disk import RealDisk, RealFile
 
 LIMIT = 3
@@ -108,6 +109,29 @@ async def test_a_read_that_finds_no_handle_is_refused_and_works_later(
     await file.close()
 
 
+async def test_an_append_that_runs_out_of_memory_half_way_leaves_nothing(
+    disk: RealDisk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (file,) = await open_files(disk, tmp_path, 1)
+    file.append([b"kept"])
+    with monkeypatch.context() as short:
+
+        def no_memory(number: int, data: memoryview, at: int) -> int:
+            raise OSError(errno.ENOMEM, "Cannot allocate memory")
+
+        real_write = os.pwrite
+        short.setattr(os, "pwritev", lambda number, parts, at: real_write(number, parts[0][:9], at))
+        short.setattr(os, "pwrite", no_memory)
+        with pytest.raises(OutOfResources):
+            file.append([b"is refused whole"])
+    assert file.size == 4
+    file.append([b"!"])
+    assert file.read_at(0, 99) == b"kept!"
+    assert (tmp_path / "data" / "0").stat().st_size == 5
+    await file.flush()
+    await file.close()
+
+
 async def test_what_may_wait_waits_for_a_handle(
     disk: RealDisk, tmp_path: Path, lack_handles: Callable[[int], None]
 ) -> None:
@@ -140,3 +164,30 @@ async def test_a_file_is_closed_after_the_cache_that_it_forgets(
     await asyncio.sleep(0)
     await file.close()
     await forgetting
+
+
+async def test_quiet_files_give_their_handles_up_and_are_the_same_when_they_are_used_again(
+    disk: RealDisk, tmp_path: Path
+) -> None:
+    quiet, busy = await open_files(disk, tmp_path, 2)
+    quiet.append([b"unflushed "])
+    for _ in range(2):
+        assert disk.open_handles == 2
+        assert disk._handles.close_idle()
+        use(busy, b".")
+    assert disk._handles.close_idle()
+    assert disk.open_handles == 1
+    assert use(quiet, b"again") == b"unflushed again"
+    assert disk.open_handles == 2
+    for file in (quiet, busy):
+        await file.flush()
+        await file.close()
+
+
+async def test_idle_handles_are_closed_a_few_at_a_time(
+    disk: RealDisk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(handles, "IDLE_CLOSED_MAX", 2)
+    await open_files(disk, tmp_path, LIMIT)
+    done = [disk._handles.close_idle() for _ in range(4)]
+    assert (done, disk.open_handles) == ([True, True, False, True], 0)

@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import gc
 import os
 import resource
 import signal
@@ -20,6 +21,7 @@ from holdfast.runtime.real.disk import FLUSH_THREADS, NAME_THREADS, RealDisk
 from holdfast.runtime.real.machine import (
     RealClock,
     RealRandom,
+    ShortCollections,
     StopSignals,
     new_event_loop,
     real_runtime,
@@ -229,3 +231,19 @@ def test_threads_of_a_disk_run_before_there_may_be_no_memory_for_them() -> None:
     names = Counter(thread.name.partition("_")[0] for thread in set(threading.enumerate()) - before)
     assert names == {"flush": FLUSH_THREADS, "disk": NAME_THREADS}
     del disk
+
+
+def test_what_survives_a_long_collection_is_left_out_until_all_is_looked_at_again() -> None:
+    now_ns, frozen = 0, []
+    short = ShortCollections(lambda: now_ns)
+    try:
+        for took_ms in (1, *[50] * 16):
+            short("start", {"generation": 2})
+            now_ns += took_ms * 1_000_000
+            short("start", {"generation": 1})
+            short("stop", {"generation": 1})
+            short("stop", {"generation": 2})
+            frozen.append(gc.get_freeze_count() > 0)
+    finally:
+        gc.unfreeze()
+    assert frozen == [False, *[True] * 15, False]

@@ -58,3 +58,13 @@ async def test_a_crash_at_any_step_leaves_the_old_or_the_new_text() -> None:
         await checkpoint.write_atomically(disk, PATH, "newer")
         assert await checkpoint.read_text(disk, PATH) == "newer"
     assert seen == {"old"}
+
+
+async def test_many_offsets_are_encoded_in_turns_and_read_as_they_were(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(checkpoint, "ROWS_PER_TURN", 2)
+    disk = await new_disk()
+    offsets = {("t", index): 10 * index for index in range(5)}
+    await checkpoint.write_offsets(disk, PATH, offsets)
+    assert await checkpoint.read_offsets(disk, PATH) == offsets

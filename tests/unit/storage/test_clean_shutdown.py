@@ -4,13 +4,13 @@ import json
 
 import pytest
 
+from holdfast.protocol.id_text import encode_id
 from holdfast.runtime.api import DiskError
 from holdfast.runtime.memory.disk import MemoryDisk
 from holdfast.runtime.memory.machine import memory_runtime
 from holdfast.storage import checkpoint, clean_shutdown
 from holdfast.storage.core.config import LogConfig
 from holdfast.storage.log import Log
-from holdfast.storage.meta_properties import encode_id
 from tests.unit.storage.batches import batch
 from tests.unit.storage.crashing_disk import CrashingDisk
 from tests.unit.storage.marks import directory_id, prove, take_all

@@ -15,7 +15,7 @@ from holdfast.storage.core.files import (
     parse_folder_name,
     parse_offset_name,
 )
-from holdfast.storage.meta_properties import LogDirRefused, decode_id, encode_id
+from holdfast.storage.meta_properties import LogDirRefused
 
 ID = bytes(range(240, 256))
 
@@ -45,13 +45,6 @@ def test_files_named_after_offsets_sort_as_offsets() -> None:
     assert parse_offset_name("00000000000000001234.log", LOG_SUFFIX) == 1234
     for name in ("1234.log", "00000000000000001234.index", "0000000000000000123x.log", "checkpoint"):
         assert parse_offset_name(name, LOG_SUFFIX) is None
-
-
-def test_ids_are_printed_as_kafka_prints_them() -> None:
-    assert encode_id(ID) == "8PHy8_T19vf4-fr7_P3-_w"
-    assert decode_id(encode_id(ID)) == ID
-    for text in ("", "short", "8PHy8_T19vf4-fr7_P3-_w==", "8PHy8_T19vf4-fr7_P3-_!", "é" * 22):
-        assert decode_id(text) is None
 
 
 async def test_a_dir_keeps_its_id_and_names_what_does_not_fit() -> None:

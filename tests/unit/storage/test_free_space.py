@@ -21,6 +21,15 @@ def test_what_is_left_must_stay_above_the_limit() -> None:
     assert [space.has_room(size) for size in (0, 1)] == [True, False]
 
 
+def test_a_dir_that_was_short_has_room_again_only_with_ample_space() -> None:
+    space = FreeSpace(10)
+    seen = []
+    for free in (19, 10, 9, 10, 19, 20, 10):
+        space.measured(free, 100)
+        seen.append(space.is_short)
+    assert seen == [False, False, True, True, True, False, False]
+
+
 def test_a_measure_says_when_refusing_begins_and_ends() -> None:
     space = FreeSpace(10)
     assert [space.measured(free, 100) for free in (20, 9, 3, 10, 11)] == [False, True, False, True, False]

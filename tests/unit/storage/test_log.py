@@ -9,11 +9,12 @@ from holdfast.protocol.record_batch import CorruptBatch, check_batch, iter_batch
 from holdfast.runtime.api import DiskError, OutOfResources, Runtime
 from holdfast.runtime.memory.machine import MemoryWorld, memory_runtime, settle
 from holdfast.storage.core.config import LogConfig
+from holdfast.storage.core.continuation import InvalidAppend
 from holdfast.storage.core.faults import CorruptLog
 from holdfast.storage.core.leader_epoch_cache import EpochEnd
 from holdfast.storage.core.producer_state import Duplicate
 from holdfast.storage.index import BLOCK_ENTRIES
-from holdfast.storage.log import InvalidAppend, Log, OffsetOutOfRange
+from holdfast.storage.log import Log, OffsetOutOfRange
 from tests.unit.storage.batches import batch, offsets, read_all
 
 FOLDER = "/data/topic-0"

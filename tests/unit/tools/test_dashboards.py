@@ -27,8 +27,9 @@ def documented() -> dict[str, set[str]]:
             found |= {f"{name}_bucket": {*labels, "le"}, f"{name}_sum": labels, f"{name}_count": labels}
         else:
             found[name] = labels
-    # the one that is recorded of many brokers
+    # those that are recorded of many brokers
     found["kafka_controller_partition_power_loss_exposure_records"] = {"topic", "partition"}
+    found["kafka_coordinator_group_lag_records"] = {"group", "topic", "partition"}
     return found
 
 

@@ -5,11 +5,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from immutables import Map
 
 from holdfast.broker.core.groups import offsets as offsets_of_groups
 from holdfast.broker.core.groups.config import GroupConfig, partition_of
 from holdfast.broker.core.groups.group import Group
 from holdfast.broker.core.groups.offsets import Offsets
+from holdfast.broker.core.groups.records import OffsetKey, decode_group_batches
 from holdfast.broker.core.groups.shard import Turn
 from holdfast.broker.core.groups.subscription import subscribed_topics
 from holdfast.protocol.errors import ErrorCode
@@ -279,6 +281,37 @@ def test_a_deletion_of_a_group_covers_commits_under_way() -> None:
     assert play.committed() == play.successor().committed() == {}
 
 
+def test_a_deletion_of_an_offset_covers_a_commit_under_way() -> None:
+    play = Play()
+    play.commit_offset(5)
+    play.holds_back = True
+    commit = play.commit_offset(7, index=1)
+    deletion = play.request(OffsetDeleteRequest("g", (OffsetPartition(T, 1),)))
+    assert deletion not in play.answers, "it is behind the commit in the log"
+    play.commit()
+    assert (play.commit_code(commit), play.code(deletion)) == ("NONE", "NONE")
+    assert play.committed() == play.successor().committed() == {0: 5}
+
+
+def test_commits_under_way_are_deleted_in_their_order() -> None:
+    """Not in that of their hashes, which is another in each process."""
+    play = Play()
+    topic = play.image.topics[T]
+    topic = replace(topic, partitions=Map(dict.fromkeys(range(20), topic.partitions[0])))
+    play.image = replace(play.image, topics=play.image.topics.set(T, topic))
+    play.commit_offset(5)
+    play.holds_back = True
+    order = [7, 3, 19, 0, 11, 2, 15, 13, 8, 1, 17, 5]
+    for index in order:
+        play.commit_offset(9, index=index)
+    written = len(play.log.batches)
+    play.request(DeleteGroupsRequest(("g",)))
+    (_, batch), *_ = play.log.batches[written:]
+    ((_, deletions),) = decode_group_batches(batch)
+    found = [key.partition_index for key, _ in deletions if isinstance(key, OffsetKey)]
+    assert found == [0, *(one for one in order if one)]
+
+
 def test_subscriptions_are_looked_at_only_for_old_offsets_and_once_for_a_group(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -302,20 +335,29 @@ def test_subscriptions_are_looked_at_only_for_old_offsets_and_once_for_a_group(
     assert (looks, play.committed()) == (["g"], {})
 
 
-def test_one_turn_looks_for_old_offsets_in_one_partition(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_turn_looks_for_old_offsets_in_one_partition_and_not_in_too_many_groups(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     image = Play().image
     turn = Turn(GroupConfig.from_static(STATIC), [])
     offsets = Offsets(turn, lambda shard, group, member_id: None)
-    looked: list[int] = []
-    shards: list[Any] = [SimpleNamespace(number=number, is_active=number != 1) for number in range(4)]
-    monkeypatch.setattr(offsets, "expire", lambda shard, image: looked.append(shard.number))
+    monkeypatch.setattr(offsets_of_groups, "OFFSETS_A_TURN", 4)
+    looked: list[str] = []
+    groups = [{f"{number}{name}": SimpleNamespace(offsets="..") for name in "abc"} for number in range(4)]
+    shards: list[Any] = [SimpleNamespace(groups=groups[number], is_active=number != 1) for number in range(4)]
+    monkeypatch.setattr(offsets, "_expire", lambda shard, group, image: looked.append(group.name))
+    for shard in shards:
+        for name, group in shard.groups.items():
+            group.name = name
     offsets.expire_all(shards, lambda: image)
+    del shards[2].groups["2b"]
     turns = [tuple(looked)]
     while (due_ms := turn.timers.next_deadline_ms()) is not None:
+        looked.clear()
         turn.now_ms = due_ms
         turn.timers.run(due_ms)
         turns.append(tuple(looked))
-    assert list(dict.fromkeys(turns)) == [(0,), (0, 2), (0, 2, 3)]
+    assert [one for one in turns if one] == [("0a", "0b"), ("0c",), ("2a", "2c"), ("3a", "3b"), ("3c",)]
 
 
 # --- coordinators ---------------------------------------------------------------------------------------
@@ -498,3 +540,10 @@ def test_what_a_consumer_subscribes_to_is_read_from_its_metadata(
     metadata: bytes, topics: set[str] | None
 ) -> None:
     assert subscribed_topics(metadata) == topics
+
+
+def test_metrics_have_the_committed_offset_of_each_group_and_partition() -> None:
+    play = Play()
+    play.commit_offset(7, index=1)
+    play.commit_offset(9, group="h")
+    assert list(play.coordinator.committed()) == [("g", (T, 1), 7), ("h", (T, 0), 9)]

@@ -5,6 +5,7 @@ import gc
 import pytest
 
 from holdfast.broker.core.groups.group import Member
+from holdfast.broker.core.groups.shard import GroupWrite
 from holdfast.broker.core.groups.timers import Timers
 from tests.unit.broker.groups.play import SUBSCRIPTION, Play
 
@@ -72,3 +73,12 @@ def test_a_member_has_one_timer_however_often_its_timeout_changes() -> None:
         play.pass_ms(5_000)
     # its own, that of its assignment, and the cancelled ones that are not dropped yet
     assert len(play.coordinator._turn.timers._heap) < 210
+
+
+def test_a_commit_that_is_answered_keeps_nothing() -> None:
+    play = Play()
+    for _ in range(500):
+        assert play.commit_code(play.commit_offset(5, metadata="m" * 100)) == "NONE"
+    assert len(play.coordinator._turn.timers._heap) < 210
+    gc.collect()
+    assert sum(isinstance(one, GroupWrite) for one in gc.get_objects()) < 10

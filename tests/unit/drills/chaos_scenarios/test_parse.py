@@ -110,6 +110,37 @@ def test_a_random_phase_has_weights_targets_and_a_duration() -> None:
         ('wait = "3 s"', 'wait = "a while"', "phase 1, step 5: cannot wait for 'a while'"),
         ('wait = "3 s"', 'wait = "x-0 has a leader"', "unknown topic 'x'"),
         (
+            'target = "leader of t-0"',
+            'target = "leader of u-0"',
+            "phase 1, step 1: unknown topic 'u'; possible: t",
+        ),
+        (
+            'target = "leader of t-0"',
+            'target = "replicas of t-2"',
+            "step 1: there is no t-2: t has the partitions 0 to 1",
+        ),
+        ('how = "from-controllers"', 'other = "follower of u-0"', "phase 1, step 2: unknown topic 'u'"),
+        (
+            'fault = "pause", target = "leader of t-0"',
+            'fault = "flip-bit", target = "leader of t-0", partition = "u-0"',
+            "phase 1, step 1: unknown topic 'u'",
+        ),
+        (
+            'fault = "pause", target = "leader of t-0"',
+            'fault = "flip-bit", target = "leader of t-0", partition = "t"',
+            "phase 1, step 1: `partition` is 't': expected a topic and a number, as t-0",
+        ),
+        (
+            'fault = "pause", target = "leader of t-0"',
+            'fault = "unread-fetches", target = "leader of t-0", topic = "u"',
+            "phase 1, step 1: unknown topic 'u'",
+        ),
+        (
+            'wait = "isr of t-1 has 2"',
+            'wait = "isr of t-2 has 2"',
+            "step 3: there is no t-2: t has the partitions 0 to 1",
+        ),
+        (
             'wait = "3 s"',
             'weit = "3 s"',
             "a step has one of fault, heal, wait, load, set; did you mean 'wait'?",
@@ -134,6 +165,12 @@ def test_what_is_not_understood_is_refused_in_a_sentence(was: str, becomes: str,
     with pytest.raises(BadScenario) as refused:
         parse(WHOLE.replace(was, becomes, 1), KEYS)
     assert says in str(refused.value)
+
+
+def test_a_random_phase_takes_its_targets_of_topics_that_there_are() -> None:
+    text = '[[phase]]\nname = "noise"\nseconds = 30\nrandom = { kill = 3 }\ntargets = ["leader of u-0"]\n'
+    with pytest.raises(BadScenario, match="phase 1: unknown topic 'u'"):
+        parse(HEAD + text + EXPECT, KEYS)
 
 
 def test_a_file_without_acks_all_could_lose_nothing_and_is_refused() -> None:

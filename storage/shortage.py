@@ -1,10 +1,14 @@
-"""Waits while handles or memory are short: a start without some of the logs is worse than a late one."""
+"""Waits while handles or memory are short.
+
+A start without some of the logs is worse than a late one, and a change of files that is left half-way costs
+its log. Only synchronous calls of a file meet a shortage, so these are what is tried again here.
+"""
 
 import logging
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from holdfast.runtime.api import Clock, OutOfResources
+from holdfast.runtime.api import Clock, File, OutOfResources
 
 #: Pause before the next attempt, and least time between two lines in the log, in ms.
 _PAUSE_MS = 100
@@ -27,3 +31,14 @@ async def waited_out(clock: Clock, attempt: Callable[[], Awaitable[T]]) -> T:
                 next_line_ms = clock.now_ms() + _LINE_MS
                 _log.warning("waits for file handles or memory: %s", error)
             await clock.sleep(_PAUSE_MS)
+
+
+async def stored(file: File, store: Callable[[], object]) -> None:
+    """Let `store` append to the file, all or nothing. Raises: DiskError, never OutOfResources."""
+    while True:
+        try:
+            store()
+        except OutOfResources:
+            await file.flush()  # which waits for a handle
+        else:
+            return

@@ -3,9 +3,7 @@
 The log has every change with its time and its reason, so nothing needs to watch the cluster meanwhile.
 """
 
-from collections.abc import Iterable
-
-from holdfast.cli.inspect.partition_story import LoggedRecord
+from holdfast.cli.inspect.partition_story import ReadLog
 from holdfast.cli.inspect.sentences import why
 from holdfast.controller.core.decisions import Decision
 from holdfast.metadata.delta import MetadataDelta
@@ -24,11 +22,11 @@ from holdfast.metadata.records import (
 from holdfast.report.history import Row
 
 
-def metadata_rows(log: Iterable[LoggedRecord], wall_ms: int) -> list[Row]:
-    """The rows of the whole log; `wall_ms` is the wall clock when the run began."""
-    image = MetadataImage()
+def metadata_rows(log: ReadLog, wall_ms: int) -> list[Row]:
+    """The rows of the log; `wall_ms` is the wall clock when the run began."""
+    image = MetadataImage() if log.base is None else log.base.image
     rows: list[Row] = []
-    for logged in log:
+    for logged in log.records:
         delta = MetadataDelta(image)
         delta.replay(logged.record, logged.offset, 0)
         after = delta.apply()

@@ -1,0 +1,167 @@
+"""Validate: the verdict over a ledger of N sends, beside reading the same topic alone in the same session.
+
+Back of an envelope: the verdict reads the topic as the bare source does, parses two ledger lines a record and
+joins both once. The floor: half of the source's own rate at a million sends.
+"""
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+
+from holdfast.bench.cluster import BenchCluster, bench_cluster
+from holdfast.bench.figures import spread, table
+from holdfast.bench.machine import describe
+from holdfast.bench.report import common, finish, note
+from holdfast.cli.extras import require
+
+PRODUCERS = 2
+VALUE_BYTES = 100
+
+
+@click.command()
+@common
+@click.option(
+    "--records",
+    default="1000000,10000000",
+    show_default=True,
+    help="Sends of each run, in all; e.g. 100000000.",
+)
+@click.option(
+    "--report",
+    "report_file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE.html",
+    help="The cost of a record by phase, drawn (extra `report`).",
+)
+def main(
+    bootstrap_server: str | None,
+    folder: Path | None,
+    runs: int,
+    as_json: bool,
+    records: str,
+    report_file: Path | None,
+) -> None:
+    """Records per second of a verdict and of the bare source."""
+    require("spark")
+    if report_file is not None:
+        require("report")
+    data: dict[str, Any] = {"machine": describe(), "runs": runs, "records": {}}
+    with bench_cluster(bootstrap_server, folder) as cluster:
+        for count in map(int, records.split(",")):
+            data["records"][count] = _measure(cluster, runs, count)
+    if report_file is not None:
+        report_file.write_text(_page(data), encoding="utf-8")
+    finish("bench-validate", data, _text(data), as_json=as_json)
+
+
+def _measure(cluster: BenchCluster, runs: int, count: int) -> dict[str, Any]:
+    topic = f"bench-validate-{count}"
+    ledger = cluster.folder / f"ledger-{count}"
+    cluster.create_topic(topic)
+    note(f"{count:,} records: writing")
+    _write(cluster, topic, count, ledger)
+    from holdfast.durability.session import start_session, stop_session
+    from holdfast.durability.validate import SHORT_JOB_BYTES, ValidateOptions, validate
+
+    ledger_bytes = sum(path.stat().st_size for path in ledger.iterdir())
+    spark = start_session("local[*]", "bench validate", is_short=ledger_bytes < SHORT_JOB_BYTES)
+    found: list[dict[str, Any]] = []
+    try:
+        for number in range(runs):
+            note(f"{count:,} records: run {number + 1} of {runs}")
+            source_s = _source_seconds(spark, cluster.bootstrap_servers, topic)
+            start = time.monotonic()
+            verdict = validate(spark, ValidateOptions(str(ledger), cluster.bootstrap_servers))
+            verdict_s = time.monotonic() - start
+            spark.catalog.clearCache()
+            if verdict.exit_code != 0 or verdict.facts["acked"] != count:
+                raise click.ClickException(verdict.as_text())
+            found.append({"source_s": source_s, "verdict_s": verdict_s, **verdict.seconds})
+    finally:
+        stop_session(spark)
+        cluster.delete_topic(topic)
+    phases = {name: spread([one[name] for one in found]) for name in found[0]}
+    return {
+        "ledger_bytes": ledger_bytes,
+        "seconds": phases,
+        "source_records_s": spread([count / one["source_s"] for one in found]),
+        "verdict_records_s": spread([count / one["verdict_s"] for one in found]),
+        "share": spread([one["source_s"] / one["verdict_s"] for one in found]),
+    }
+
+
+def _write(cluster: BenchCluster, topic: str, count: int, ledger: Path) -> None:
+    """Processes that write the records, each with its ledger."""
+    writers = [
+        subprocess.Popen(
+            [
+                *(sys.executable, "-m", "holdfast.cli", "verifiable-producer", "--quiet"),
+                *("--bootstrap-server", cluster.bootstrap_servers, "--topic", topic),
+                *("--max-messages", str(count // PRODUCERS), "--value-size", str(VALUE_BYTES)),
+                *("--ledger", str(ledger), "--producer-name", f"p{number}"),
+            ],
+            stdout=subprocess.DEVNULL,
+        )
+        for number in range(PRODUCERS)
+    ]
+    codes = [writer.wait() for writer in writers]
+    if any(codes):
+        raise click.ClickException("a producer failed; the topic is not what the ledger says")
+
+
+def _source_seconds(spark: Any, servers: str, topic: str) -> float:
+    """Reading all columns of the topic, and nothing done with them."""
+    start = time.monotonic()
+    read = spark.read.format("holdfast").option("kafka.bootstrap.servers", servers).option("subscribe", topic)
+    split = read.option("minPartitions", str(spark.sparkContext.defaultParallelism)).load()
+    split.write.format("noop").mode("overwrite").save()
+    return time.monotonic() - start
+
+
+def _text(data: dict[str, Any]) -> str:
+    machine = data["machine"]
+    rows = [
+        [
+            f"{count:,}",
+            f"{found['source_records_s'].median:,.0f}",
+            f"{found['verdict_records_s'].median:,.0f}",
+            str(found["share"]),
+            *(str(found["seconds"].get(phase, "")) for phase in ("ledger", "offsets", "compare")),
+        ]
+        for count, found in data["records"].items()
+    ]
+    heads = ("SENDS", "source/s", "verdict/s", "share", "ledger s", "offsets s", "compare s")
+    head = (
+        f"{machine['cpus']} x {machine['cpu_model']}, {machine['system']}, Python {machine['python']}, "
+        f"load {machine['load_average']:.1f}; median (lowest to highest) of {data['runs']} runs"
+    )
+    return f"{head}\n\n{table(heads, rows)}"
+
+
+def _page(data: dict[str, Any]) -> str:
+    """Microseconds a record: the source alone, and the phases of the verdict on top of each other."""
+    from plotly import graph_objects as go
+
+    made = go.Figure()
+    counts = list(data["records"])
+    for name in ("source_s", "ledger", "offsets", "compare"):
+        seconds = [data["records"][count]["seconds"][name].median for count in counts]
+        costs = [1e6 * one / count for one, count in zip(seconds, counts, strict=True)]
+        is_source = name == "source_s"
+        made.add_bar(
+            x=[f"{count:,}" for count in counts],
+            y=costs,
+            name="source alone" if is_source else name,
+            offsetgroup="source" if is_source else "verdict",
+        )
+    made.update_layout(barmode="stack", yaxis_title="µs a record", xaxis_title="sends")
+    text: str = made.to_html(include_plotlyjs="cdn")
+    return text
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""A consumer as a member of a group: what it decides, shares and says to other members."""

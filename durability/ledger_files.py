@@ -1,0 +1,250 @@
+"""Which files are a ledger's, which lines are lines of it, and what makes all of them no proof (D11).
+
+The one place of these rules: for `holdfast validate`, which reads with Arrow and Spark, and for the plain
+check of tests, which has neither. Owns the fields of a line; the format is `client.core.history`'s.
+"""
+
+import gzip
+import json
+import os
+import zlib
+from collections.abc import Collection, Iterator, Mapping
+from itertools import pairwise
+from pathlib import Path
+from typing import IO, Any
+
+#: What a ledger file is called; `.gz` may follow.
+SUFFIXES = (".jsonl", ".ndjson", ".json")
+#: Words of `outcome`.
+OUTCOMES = ("ok", "ok1", "info", "fail")
+#: {field of a line: bits of the number beside its sign, 0 for text}; others are ignored.
+FIELDS = {
+    "kind": 0,
+    "run": 0,
+    "producer": 0,
+    "pseq": 63,
+    "topic": 0,
+    "partition": 31,
+    "value_crc32c": 63,
+    "acks": 31,
+    "offset": 63,
+    "leader_epoch": 31,
+    "t0": 63,
+    "t1": 63,
+    "outcome": 0,
+    "topic_id": 0,
+    "timestamp_ms": 63,
+    "key_crc32c": 63,
+    "headers_crc32c": 63,
+}
+#: Of what a record need not have; only beside `timestamp_ms`, which says that the line tells of them.
+OPTIONAL_CRCS = ("key_crc32c", "headers_crc32c")
+CRC_MAX = (1 << 32) - 1
+#: Files passed over that are named.
+_FILES_MAX = 5
+_PACKING_ERRORS = (EOFError, zlib.error, gzip.BadGzipFile)
+
+
+class UnreadableLedger(Exception):
+    """The ledger proves nothing as it is. The text says which part and why."""
+
+
+# --- files --------------------------------------------------------------------------------------------
+
+
+def ledger_files(path: str) -> list[str]:
+    """The ledger files at `path`, a file or a folder that is searched all the way down; sorted.
+
+    Raises: UnreadableLedger when there are none.
+    """
+    root = Path(path)
+    found = [root] if root.is_file() else sorted(root.rglob("*"))
+    files = [file for file in found if file.is_file() and (file == root or _is_ledger(file))]
+    if not files:
+        raise UnreadableLedger(f"{path}: no ledger file ({', '.join('*' + s for s in SUFFIXES)}) there")
+    return [str(file) for file in files]
+
+
+def passed_over(path: str) -> list[str]:
+    """What in the ledger folder may hold something and is not read: other files, links to folders, links to
+    nothing, folders that may not be looked into. What they say is not known."""
+    root = Path(path)
+    if not root.is_dir():
+        return []
+    return [str(file) for file in sorted(root.rglob("*")) if _is_passed_over(file)]
+
+
+def _is_passed_over(file: Path) -> bool:
+    if file.is_dir():
+        return file.is_symlink() or not os.access(file, os.R_OK | os.X_OK)
+    if file.is_file():
+        return not _is_ledger(file) and file.stat().st_size > 0
+    return True
+
+
+def _is_ledger(file: Path) -> bool:
+    return file.name.removesuffix(".gz").endswith(SUFFIXES)
+
+
+def doubts_of_files(ledger: str) -> tuple[str, ...]:
+    """Of what was passed over, as a verdict says it."""
+    others = passed_over(ledger)
+    if not others:
+        return ()
+    more = f" and {len(others) - _FILES_MAX} more" if len(others) > _FILES_MAX else ""
+    named = ", ".join(others[:_FILES_MAX])
+    return (f"ledger: files that are no ledgers by their names were passed over: {named}{more}",)
+
+
+def first_run(path: str) -> str | None:
+    """The run of the file's first line, None when it has none to say. Raises: OSError."""
+    try:
+        with opened(path) as file:
+            row = json.loads(file.readline(1 << 20))
+        return row["run"] if isinstance(row, dict) and isinstance(row.get("run"), str) else None
+    except (ValueError, KeyError, *_PACKING_ERRORS):
+        return None
+
+
+def is_packed(path: str) -> bool:
+    """True for a file that gzip has packed, by its name."""
+    return path.endswith(".gz")
+
+
+def opened(path: str) -> IO[bytes]:
+    """The text of a file, unpacked. Raises: OSError."""
+    file: IO[bytes] = gzip.open(path) if is_packed(path) else Path(path).open("rb")  # type: ignore[assignment]
+    return file
+
+
+# --- lines --------------------------------------------------------------------------------------------
+
+
+def sound_rows(path: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    """(line, row) of a file, but for a last line that a crash has cut. Raises: UnreadableLedger, OSError."""
+    run = first_run(path)
+    with opened(path) as file:
+        try:
+            for number, line in enumerate(file, 1):
+                if not line.strip():
+                    continue
+                if (problem := problem_of(line, run)) is None:
+                    yield number, json.loads(line)
+                elif line.endswith(b"\n") or is_object(line):
+                    raise UnreadableLedger(f"{path}, line {number}: {problem}")
+        except _PACKING_ERRORS as error:
+            raise UnreadableLedger(f"{path}: cannot be unpacked: {error}") from error
+
+
+def is_object(line: bytes) -> bool:
+    """True for a line that is whole, so no crash has cut it, as what it says may be."""
+    try:
+        return isinstance(json.loads(line), dict)
+    except ValueError:
+        return False
+
+
+def problem_of(line: bytes, run: str | None = None) -> str | None:
+    """Why a line is none of a ledger (of this run); None when it is one."""
+    try:
+        row = json.loads(line, object_pairs_hook=_once)
+    except _Twice as error:
+        return f"says {error} twice"
+    except ValueError:
+        return "no JSON"
+    if not isinstance(row, dict):
+        return "no JSON object"
+    for name, value in row.items():
+        if value is None:
+            continue
+        bits = FIELDS.get(name)
+        if bits == 0 and not isinstance(value, str):
+            return f"{name} is no text"
+        if bits and not _is_number(value, bits):
+            return f"{name} is no whole number of {bits + 1} bits"
+    return _problem_of_row(row, run)
+
+
+class _Twice(ValueError):
+    """A name occurs twice in an object."""
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise _Twice(next(name for name in names if names.count(name) > 1))
+    return found
+
+
+def _is_number(value: Any, bits: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and -(1 << bits) <= value < 1 << bits
+
+
+def _problem_of_row(row: dict[str, Any], run: str | None) -> str | None:
+    kind = row.get("kind")
+    if kind not in ("invoke", "complete"):
+        return f"kind {kind!r}: expected invoke or complete"
+    for name in ("run", "producer", "pseq", "topic", "partition"):
+        if row.get(name) is None:
+            return f"no {name}"
+    for name in ("pseq", "partition"):
+        if row[name] < 0:
+            return f"{name} {row[name]} cannot be"
+    if run is not None and row["run"] != run:
+        return f"is of run {row['run']}, the file begins with run {run}"
+    return _problem_of_send(row) if kind == "invoke" else _problem_of_answer(row)
+
+
+def _problem_of_send(row: dict[str, Any]) -> str | None:
+    if row.get("acks") not in (-1, 0, 1):
+        return f"acks {row.get('acks')!r}: expected -1, 0 or 1"
+    crc = row.get("value_crc32c")
+    if crc is None or not 0 <= crc <= CRC_MAX:
+        return f"value_crc32c {crc!r} cannot be"
+    for name in OPTIONAL_CRCS:
+        crc = row.get(name)
+        if crc is not None and row.get("timestamp_ms") is None:
+            return f"{name} without timestamp_ms"
+        if crc is not None and not 0 <= crc <= CRC_MAX:
+            return f"{name} {crc} cannot be"
+    return None
+
+
+def _problem_of_answer(row: dict[str, Any]) -> str | None:
+    outcome, offset = row.get("outcome"), row.get("offset")
+    if outcome not in OUTCOMES:
+        return f"outcome {outcome!r}: expected one of {', '.join(OUTCOMES)}"
+    if outcome == "ok" and (offset is None or offset < 0):
+        return "acknowledged without an offset"
+    if outcome in ("info", "fail") and offset is not None and offset >= 0:
+        return f"outcome {outcome} with offset {offset}"
+    return None if offset is None or offset >= -1 else f"offset {offset} cannot be"
+
+
+# --- lines together -----------------------------------------------------------------------------------
+
+
+def check_writers(writers: list[tuple[str, str, int, int, str]]) -> None:
+    """Values name (producer, pseq) but no run, so two runs must not share names in a topic. `writers` is
+    [(topic, producer, first and last pseq, run)]. Raises: UnreadableLedger."""
+    for before, after in pairwise(sorted(writers)):
+        if before[:2] == after[:2] and after[2] <= before[3]:
+            raise UnreadableLedger(
+                f"producer {before[1]} has the same numbers in runs {before[4]} and {after[4]}, and values "
+                "do not say their run: give producers other names, or each run a topic of its own"
+            )
+
+
+def check_topic_ids(written: Mapping[str, Collection[str]], now: Mapping[str, str]) -> None:
+    """`written`: {topic: ids that acknowledged}; `now`: {topic: its id}, in Kafka's text.
+
+    Raises: UnreadableLedger for a ledger of another topic of that name.
+    """
+    for name, topic_id in sorted(now.items()):
+        others = sorted(one for one in written.get(name, ()) if one != topic_id)
+        if others:
+            raise UnreadableLedger(
+                f"topic {name} was deleted and created again: the ledger is of topic id "
+                f"{', '.join(others)}, the cluster's is {topic_id}, whose log began anew"
+            )

@@ -1,0 +1,101 @@
+"""Records that only a snapshot of the metadata has, beside those of the metadata log (K15).
+
+They are encoded like those, msgpack `[record_key, version, fields]`, and their numbers are none of the log's.
+"""
+
+from typing import Any, TypeAlias
+
+import msgpack
+
+from holdfast.metadata.records import MetadataRecord, PartitionRecord, decode_record, encode_record
+from holdfast.protocol.schema.fields import (
+    Attachment,
+    SchemaError,
+    array,
+    boolean,
+    decode_message,
+    encode_message,
+    field,
+    int32,
+    int64,
+    message,
+    nullable,
+    struct,
+    uuid,
+)
+
+
+@message
+class SnapshotStateRecord:
+    """The first record: what else an image knows."""
+
+    raft_epoch: int = field(int32, "Epoch of the last metadata record below the snapshot's offset.")
+    has_dropped_assignments: bool = field(boolean, "Older PastAssignmentRecords were dropped.")
+
+
+@message
+class PastRegistrationRecord:
+    """A registration of a broker; in order of epochs."""
+
+    broker_id: int = field(int32, "Broker.")
+    broker_epoch: int = field(int64, "Offset of its record.")
+    incarnation_id: bytes = field(uuid, "Process that registered.")
+    is_first: bool = field(boolean, "The broker had none before; else older ones were dropped.")
+
+
+@message
+class PastAssignmentRecord:
+    """A partition that was moved away from these brokers, or was deleted."""
+
+    topic_id: bytes = field(uuid, "Topic.")
+    partition_index: int = field(int32, "Index.")
+    replicas: tuple[int, ...] = field(array(int32), "Brokers that had it once, ascending.")
+
+
+@message
+class PastChangeRecord:
+    """One of the last changes of a partition, with its record before it."""
+
+    offset: int = field(int64, "Offset of the change in the metadata log.")
+    timestamp_ms: int = field(int64, "Wall time of the controller that wrote it.")
+    before: PartitionRecord | None = field(nullable(struct(PartitionRecord)), "Null: it was created.")
+
+
+SnapshotRecord: TypeAlias = (
+    MetadataRecord | SnapshotStateRecord | PastRegistrationRecord | PastAssignmentRecord | PastChangeRecord
+)
+
+#: Numbers of their own, beside `records.RECORD_CLASSES`; never reused.
+SNAPSHOT_RECORD_CLASSES: dict[int, type] = {
+    200: SnapshotStateRecord,
+    201: PastRegistrationRecord,
+    202: PastAssignmentRecord,
+    203: PastChangeRecord,
+}
+_KEYS: dict[type, int] = {cls: key for key, cls in SNAPSHOT_RECORD_CLASSES.items()}
+#: `PastChangeRecord.before` is written as the log's records of version 4 are.
+SNAPSHOT_RECORD_VERSION = 4
+
+
+def encode_snapshot_record(record: SnapshotRecord) -> bytes:
+    """The bytes of a record's value."""
+    key = _KEYS.get(type(record))
+    if key is None:
+        return encode_record(record)  # type: ignore[arg-type]  # it is none of those above
+    attachment = Attachment()
+    fields = encode_message(record, SNAPSHOT_RECORD_VERSION, attachment)
+    packed: bytes = msgpack.packb([key, SNAPSHOT_RECORD_VERSION, fields], use_bin_type=True)
+    return packed
+
+
+def decode_snapshot_record(value: bytes) -> SnapshotRecord:
+    """The record in a value. Raises: SchemaError for an unknown key or a wrong field."""
+    try:
+        raw: Any = msgpack.unpackb(value, raw=False)
+    except (ValueError, msgpack.UnpackException) as error:
+        raise SchemaError(f"snapshot record is not msgpack: {error}") from error
+    is_own = type(raw) is list and len(raw) == 3 and type(raw[0]) is int and raw[0] in SNAPSHOT_RECORD_CLASSES
+    if not is_own or type(raw[1]) is not int or raw[1] < 0:
+        return decode_record(value)
+    decoded: SnapshotRecord = decode_message(SNAPSHOT_RECORD_CLASSES[raw[0]], raw[2], raw[1], memoryview(b""))
+    return decoded

@@ -1,0 +1,120 @@
+"""Spark's rules and the plain ones find the same rows in simulated runs, and of damage done to them."""
+
+import os
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.durability.ledger import read_sends
+from holdfast.durability.rules import RULES
+from holdfast.durability.segment_source import BATCH_SCHEMA
+from holdfast.durability.validate import ENDS_SCHEMA, EPOCHS_SCHEMA, MARKS_SCHEMA, MEMBERS_SCHEMA, judge
+from tests.spark.builders import LOG_SCHEMA
+from tests.spark.plain_rules import Row, found_in
+from tests.spark.simulated_runs import SimulatedRun, play_run, write_ledger
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.slow,
+    pytest.mark.xdist_group("spark session"),
+    pytest.mark.timeout(3600),
+]
+
+BANDS = ("over-budget", "budget", "unclean-no-elr", "no-elr")
+IDEMPOTENT = (None, "p0", "p2")
+#: JUDGED_RUNS=100 plays a hundred
+RUNS = int(os.environ.get("JUDGED_RUNS", "4"))
+
+
+def damage(run: SimulatedRun) -> None:
+    """What no run shows: a little of everything, in the same way to both."""
+    tables, at = run.tables, run.number
+    record = tables.log[at]
+    tables.log.append(record._replace(offset=record.offset + 10_000))
+    tables.log.append(record._replace(offset=record.offset + 20_000, partition=1 - record.partition))
+    tables.log.append(record._replace(offset=30_000, pseq=1_000_000))
+    tables.log[at + 17] = tables.log[at + 17]._replace(producer=None, pseq=None, state="foreign")
+    tables.log[at + 19] = tables.log[at + 19]._replace(pseq=1_000_001)
+    tables.log[at + 7] = tables.log[at + 7]._replace(crc=7)
+    tables.log[at + 11] = tables.log[at + 11]._replace(fields=(1, 2, 3))
+    tables.log.pop(at + 13)
+    changes: tuple[tuple[int, dict[str, Any]], ...] = (
+        (at, {"crc": 7}),
+        (at + 3, {"epoch": 0}),
+        (at + 5, {"position": 10**6}),
+    )
+    for number, changed in changes:
+        index = number % len(tables.copies)
+        tables.copies[index] = tables.copies[index]._replace(**changed)
+    tables.copies.pop((at + 9) % len(tables.copies))
+
+
+def test_both_writings_of_the_rules_agree(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = [play_run(number, BANDS[number % len(BANDS)], monkeypatch) for number in range(RUNS)]
+    for run in runs[::2]:
+        damage(run)
+    expected = sum((found_in(run.tables) for run in runs), Counter[Row]())
+    found = judged(spark, tmp_path, runs)
+    assert found == expected, f"Spark alone: {found - expected}, plain alone: {expected - found}"
+    kinds = {row[0] for row in expected}
+    assert {"lost", "duplicated", "unexpected", "misplaced", "corrupt", "key_changed", "diverged"} <= kinds
+    in_budget = [run for run in runs[1::2] if BANDS[run.number % len(BANDS)] == "budget"]
+    sound = [row for run in in_budget for row in found_in(run.tables) if row[4] in IDEMPOTENT]
+    assert not [row for row in sound if RULES[row[0]].is_forbidden]
+
+
+def judged(spark: Any, folder: Path, runs: list[SimulatedRun]) -> Counter[Row]:
+    """The rows of view `violations`."""
+    sends, totals = read_sends(spark, str(write_ledger(folder, runs)))
+    tables = [run.tables for run in runs]
+
+    def frame(rows: list[Any], schema: str) -> Any:
+        return spark.createDataFrame(rows, schema)
+
+    log = [
+        (one.topic, one.partition, one.offset, one.state, one.producer, one.pseq, one.crc, *one.fields)
+        for table in tables
+        for one in table.log
+    ]
+    replica = [
+        (
+            *(copy.broker, copy.topic, copy.partition, copy.base, copy.last, copy.epoch, copy.crc),
+            *(copy.is_readable, copy.is_damaged, 1, copy.segment, copy.position),
+            None if copy.is_readable else "crc does not hold",
+        )
+        for table in tables
+        for copy in table.copies
+    ]
+    epochs = [
+        (*key, epoch, start, end, flushed)
+        for table in tables
+        for key, (rows, flushed) in table.epochs.items()
+        for (epoch, start), end in zip(rows, [*(start for _, start in rows[1:]), None], strict=False)
+        if start < flushed
+    ]
+    members = [(*key, key in run.tables.in_sync) for run in runs for key in run.members]
+    ends = [(*place, end, end) for table in tables for place, end in table.ends.items()]
+    verdict = judge(
+        spark,
+        sends,
+        frame(log, LOG_SCHEMA),
+        totals,
+        replica=frame(replica, BATCH_SCHEMA),
+        marks=frame([(*key, mark) for table in tables for key, mark in table.marks.items()], MARKS_SCHEMA),
+        members=frame(members, MEMBERS_SCHEMA),
+        ends=frame(ends, ENDS_SCHEMA),
+        epochs=frame(epochs, EPOCHS_SCHEMA),
+        one_clock=True,
+    )
+    rows = Counter(
+        (row["class"], row.topic, row.partition, row.offset, row.producer, row.pseq)
+        for row in spark.table("violations").collect()
+    )
+    assert {name: count for name, count in verdict.counts.items() if count} == Counter(
+        row[0] for row in rows.elements()
+    )
+    return rows

@@ -1,0 +1,56 @@
+"""The page of all benchmarks: every figure that was measured is drawn, beside the machine's limits."""
+
+from typing import Any
+
+from holdfast.bench.page import page_of_all
+from holdfast.bench.report import Answer
+
+MACHINE = {"cpus": 2, "cpu_model": "<cpu>", "system": "Linux", "python": "3.11", "load_average": 0.5}
+
+
+def spread(median: float) -> dict[str, float]:
+    return {"median": median, "low": median - 1, "high": median + 1, "runs": 3}
+
+
+LATENCY = {key: spread(2.0) for key in ("p50_ms", "p90_ms", "p99_ms", "p999_ms", "max_ms")}
+LIMITS = {key: spread(900.0) for key in ("append_mb_s", "echo_mb_s", "echo_p50_ms", "echo_p99_ms")}
+PRODUCED: dict[str, Any] = {
+    "machine": MACHINE, "runs": 3,
+    "sizes": {"100": {
+        "limits": LIMITS, "one_by_one": {"latency": LATENCY},
+        "throughput": {
+            "1": {"mb_s": spread(40.0), "paced_mb_s": 20.0, "paced_latency": LATENCY},
+            "4": {"mb_s": spread(55.0), "paced_mb_s": 25.0, "paced_latency": LATENCY},
+        },
+    }},
+}  # fmt: skip
+ANSWERS = {
+    "produce": Answer(PRODUCED, "PRODUCE <table>"),
+    "consume": Answer({"sizes": {"100": {"consumers": {"1 records": {"mb_s": spread(80.0)}}}}}, "CONSUME"),
+    "failover": Answer({"wait": {"p50_ms": 61.0}, "waits_ms": [60.0, 61.0, 70.0]}, "FAILOVER"),
+    "recovery": Answer(
+        {
+            "partitions": 2000,
+            **dict.fromkeys(("to_registration_s", "logs_s", "to_unfenced_s", "to_leaders_s"), spread(3.0)),
+        },
+        "RECOVERY",
+    ),
+}
+
+
+def test_every_benchmark_is_on_the_page() -> None:
+    text = page_of_all(ANSWERS)
+    assert "55 MB/s acknowledged by all replicas, back 61 ms after a kill" in text
+    assert "Medians of 3 runs" in text
+    assert text.count("Plotly.newPlot") == 4
+    for bar in ("100 B raw append, three copies", "100 B produced by 4", "100 B read, 1 records"):
+        assert bar in text
+    for row in ("100 B one at a time", "100 B, 4 at 25 MB", "to the last leader"):
+        assert row in text
+
+
+def test_what_was_printed_is_there_and_nothing_of_it_is_markup() -> None:
+    text = page_of_all(ANSWERS)
+    assert all(answer.text.split()[0] in text for answer in ANSWERS.values())
+    assert "&lt;table&gt;" in text
+    assert "&lt;cpu&gt;" in text

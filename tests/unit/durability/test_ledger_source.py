@@ -1,0 +1,60 @@
+"""Ledgers as a stream: whole lines of files that grow, each once."""
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
+
+from pyspark.sql.streaming.datasource import ReadAllAvailable
+
+from holdfast.client.core.history import RowWriter
+from holdfast.durability.ledger_source import LedgerStreamReader, whole_lines_end
+
+ROWS = RowWriter("run", "p")
+
+
+def line(pseq: int) -> str:
+    return ROWS.invoke(pseq, "t", 0, 7, -1, 1)
+
+
+def read_on(folder: Path, start: dict[str, int]) -> tuple[dict[str, int], list[int]]:
+    """(the next offset as a checkpoint keeps it, the numbers of the sends up to there)."""
+    reader = LedgerStreamReader(str(folder))
+    end: dict[str, Any] = json.loads(json.dumps(reader.latestOffset(start, ReadAllAvailable())))
+    batches = [batch for part in reader.partitions(start, end) for batch in reader.read(part)]
+    return end, [pseq for batch in batches for pseq in batch.column("pseq").to_pylist()]
+
+
+def test_a_line_is_read_once_and_when_it_is_whole(tmp_path: Path) -> None:
+    offset, found = read_on(tmp_path, LedgerStreamReader(str(tmp_path)).initialOffset())
+    assert (offset, found) == ({}, []), "no file is there yet"
+    path = tmp_path / "run.p.jsonl"
+    path.write_text(line(0) + line(1) + line(2)[:-9])
+    offset, found = read_on(tmp_path, offset)
+    assert found == [0, 1]
+    assert read_on(tmp_path, offset) == (offset, [])
+    path.write_text(line(0) + line(1) + line(2) + line(3))
+    (tmp_path / "run.q.jsonl").write_text(line(9))
+    offset, found = read_on(tmp_path, offset)
+    assert sorted(found) == [2, 3, 9]
+    assert read_on(tmp_path, offset) == (offset, [])
+
+
+def test_a_packed_ledger_that_appears_is_read_whole(tmp_path: Path) -> None:
+    (tmp_path / "run.p.jsonl.gz").write_bytes(gzip.compress((line(0) + line(1)).encode()))
+    offset, found = read_on(tmp_path, {})
+    assert found == [0, 1]
+    assert read_on(tmp_path, offset) == (offset, [])
+
+
+@pytest.mark.parametrize(
+    ("text", "start", "end"),
+    [(b"", 0, 0), (b"ab", 0, 0), (b"a\nb", 0, 2), (b"a\nb\n", 2, 4), (b"a\n" + b"b" * 200_000, 2, 2)],
+)
+def test_the_end_of_the_last_whole_line(tmp_path: Path, text: bytes, start: int, end: int) -> None:
+    (tmp_path / "f").write_bytes(text)
+    assert whole_lines_end(str(tmp_path / "f"), start) == end
