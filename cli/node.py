@@ -84,4 +84,5 @@ def _serve(
     async def start(runtime: Runtime) -> int:
         return await run(config, runtime, machine.StopSignals())
 
+    machine.keep_collections_short()
     return machine.run(start, unsynced=unsynced)

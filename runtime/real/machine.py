@@ -128,8 +128,6 @@ def run(main: Callable[[Runtime], Coroutine[Any, Any, int]], *, unsynced: str | 
     # By default 700 new objects start one. While metadata of ten thousand partitions is replayed, that took
     # half of the time, in pauses of up to 0.3 s.
     gc.set_threshold(_COLLECT_AFTER, 10, 10)
-    if not any(isinstance(callback, ShortCollections) for callback in gc.callbacks):
-        gc.callbacks.append(ShortCollections())
     with _signals_as_before(), asyncio.Runner(loop_factory=new_event_loop) as runner:
         return runner.run(_main(main, unsynced))
 
@@ -147,6 +145,12 @@ def _signals_as_before() -> Iterator[None]:
         for number, handler in before.items():
             if handler is not None:  # None: another language has set it
                 signal.signal(number, handler)
+
+
+def keep_collections_short() -> None:
+    """For a process that is a node: what lives for years is left out of collections of garbage cycles. Not for
+    the processes of others, to whom `gc.get_objects` and `gc.collect` must tell of everything."""
+    gc.callbacks.append(ShortCollections())
 
 
 class ShortCollections:
