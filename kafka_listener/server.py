@@ -127,7 +127,11 @@ class KafkaExchange(OfConnection):
         """The same with a large message, which is translated beside the event loop."""
         answer_with, _ = self._take()
         tasks = self._connection.server.runtime.tasks
-        self._go_on(await tasks.compute(lambda: self._outcome(lambda: answer_with(message))))
+        outcome = await tasks.compute(lambda: self._outcome(lambda: answer_with(message)))
+        if self.is_open:
+            self._go_on(outcome)
+        else:  # the peer has gone meanwhile: no further question is asked
+            self._done(ErrorCode.NONE)
 
     def fail(self, error_code: ErrorCode, text: str) -> None:
         """The broker refuses the open question as a whole."""

@@ -349,8 +349,8 @@ class Broker:
     def _drop_silent(self, now_ms: int) -> None:
         quiet_since_ms = self.fetch_path.followers_quiet_since_ms()
         silence = self._silent_followers.look(quiet_since_ms, now_ms)
-        if silence is None:
-            return
+        if silence is None or not any(map(self.image.is_active, silence.silent)):
+            return  # one that is fenced is in no ISR any more
         for key, partition in self.partitions.items():
             proposal = partition.maybe_drop_silent(silence)
             if proposal is None:

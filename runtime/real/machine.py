@@ -148,8 +148,8 @@ def _signals_as_before() -> Iterator[None]:
 
 
 def keep_collections_short() -> None:
-    """For a process that is a node: what lives for years is left out of collections of garbage cycles. Not for
-    the processes of others, to whom `gc.get_objects` and `gc.collect` must tell of everything."""
+    """For a process that is a node: what lives for years is left out of collections of garbage cycles. Not
+    for other programs, to which `gc.get_objects` and `gc.collect` must tell of everything."""
     gc.callbacks.append(ShortCollections())
 
 

@@ -14,7 +14,7 @@ AMPLE_FACTOR = 2
 class FreeSpace:
     """Free bytes of one log dir: as measured last, without what was appended since."""
 
-    __slots__ = ("free_bytes", "is_short", "min_free_bytes", "total_bytes")
+    __slots__ = ("_has_refused", "free_bytes", "is_short", "min_free_bytes", "total_bytes")
 
     def __init__(self, min_free_bytes: int = 0) -> None:
         #: 0: nothing is refused
@@ -24,13 +24,17 @@ class FreeSpace:
         self.total_bytes: int | None = None
         #: records of clients were refused, and there is not ample room again: others should lead
         self.is_short = False
+        #: records of clients were refused since the disk was asked last
+        self._has_refused = False
 
     def measured(self, free_bytes: int, total_bytes: int) -> bool:
         """The disk was asked. True when records of clients are refused from now on, or are taken again."""
         was_low = self.is_low
         self.free_bytes, self.total_bytes = free_bytes, total_bytes
+        # What is refused is not taken: records of clients alone never bring the disk below the limit.
+        was_refusing, self._has_refused = self.is_short or self._has_refused, False
         self.is_short = self.is_low or (
-            self.is_short and not self._leaves(0, self.min_free_bytes * AMPLE_FACTOR)
+            was_refusing and not self._leaves(0, self.min_free_bytes * AMPLE_FACTOR)
         )
         return self.is_low is not was_low
 
@@ -42,11 +46,13 @@ class FreeSpace:
     @property
     def is_low(self) -> bool:
         """Records of clients are refused."""
-        return not self.has_room(0)
+        return not self._leaves(0, self.min_free_bytes)
 
     def has_room(self, size_bytes: int) -> bool:
         """True when so many bytes of a client may be appended."""
-        return self._leaves(size_bytes, self.min_free_bytes)
+        has_room = self._leaves(size_bytes, self.min_free_bytes)
+        self._has_refused = self._has_refused or not has_room
+        return has_room
 
     def has_room_for_copy(self, size_bytes: int) -> bool:
         """True when so many bytes of a leader may be appended."""

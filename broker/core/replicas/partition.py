@@ -414,7 +414,13 @@ class Partition:
             return None
         isr, progress, position = registration.isr, leadership.progress, self.position
         followers = silence.silent - {self.broker_id}  # a stranger may have asked in its name
-        silent = [r for r in isr if r in followers and progress[r].position < position]
+        silent = [
+            r
+            for r in isr
+            if r in followers
+            and progress[r].position < position
+            and progress[r].has_owed_since(silence.since_ms)
+        ]
         rest = tuple(r for r in isr if r not in silent)
         is_heard = any(r in silence.heard for r in rest if r != self.broker_id)
         if not silent or len(rest) < registration.min_isr or not is_heard:

@@ -68,6 +68,10 @@ class ReplicaProgress:
             return True
         return self.last_caught_up_ms is not None and now_ms - self.last_caught_up_ms <= lag_ms_max
 
+    def has_owed_since(self, since_ms: int) -> bool:
+        """It has fetched in this epoch, or could have since then at the latest."""
+        return self.position >= 0 or self._grace_from_ms is None or self._grace_from_ms <= since_ms
+
     def may_stay(self, leader_position: int, now_ms: int, lag_ms_max: int) -> bool:
         """Whether an ISR member keeps up well enough to stay (R51)."""
         if self._grace_from_ms is not None and now_ms - self._grace_from_ms <= lag_ms_max:

@@ -22,6 +22,8 @@ class Silence:
     silent: frozenset[int]
     #: ids that have asked a moment ago, or whose request is with the leader
     heard: frozenset[int]
+    #: who has not fetched in a leader epoch yet owes a fetch when that epoch began before this, in ms
+    since_ms: int = 1 << 62
 
 
 @dataclass(slots=True)
@@ -66,7 +68,7 @@ class SilentFollowers:
                 silent.add(replica_id)
             elif quiet_ms <= self._interval_ms:
                 heard.add(replica_id)
-        return Silence(frozenset(silent), frozenset(heard)) if silent else None
+        return Silence(frozenset(silent), frozenset(heard), now_ms - self._silent_ms) if silent else None
 
     def _tolerated_ms(self, replica_id: int, since_ms: int, now_ms: int) -> int:
         drops = self._drops.get(replica_id)

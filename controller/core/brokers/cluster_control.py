@@ -399,7 +399,7 @@ class ClusterControl:
                 if leader_id in other.unreachable and draft.image.is_active(broker_id)
             }
             if len(reporters) >= REPORTS_MIN:
-                is_done &= replace_leader(draft, leader_id, reporters, self._replication)
+                is_done &= replace_leader(draft, leader_id, reporters, self.is_short, self._replication)
         return is_done
 
     def is_short(self, broker_id: int, key: PartitionId) -> bool:

@@ -31,7 +31,7 @@ class Watch:
 def test_a_follower_that_owes_a_fetch_is_silent_after_the_time() -> None:
     watch = Watch()
     assert watch.until(2_999, {2: 0, 3: None}) is None
-    assert watch.until(3_000, {2: 0, 3: None}) == Silence(frozenset({2}), frozenset({3}))
+    assert watch.until(3_000, {2: 0, 3: None}) == Silence(frozenset({2}), frozenset({3}), 0)
 
 
 def test_a_follower_whose_fetch_waits_here_is_not_silent() -> None:
@@ -138,3 +138,16 @@ def test_a_dropped_follower_may_join_again_only_when_it_has_fetched() -> None:
     scenario.fetch(3, 20)
     assert scenario.proposal is not None
     assert scenario.proposal.isr == (1, 2, 3)
+
+
+def test_a_follower_is_not_silent_before_it_could_fetch_in_a_new_leader_epoch() -> None:
+    """Its last session here ended long ago, when this broker led something before."""
+    scenario = LonePartition()
+    scenario.register(registration())
+    scenario.append(10)
+    scenario.fetch(2, 10)
+    began_ms = scenario.now_ms
+    assert scenario.partition.maybe_drop_silent(Silence(frozenset({3}), frozenset({2}), began_ms - 1)) is None
+    proposal = scenario.partition.maybe_drop_silent(Silence(frozenset({3}), frozenset({2}), began_ms))
+    assert proposal is not None
+    assert proposal.isr == (1, 2)

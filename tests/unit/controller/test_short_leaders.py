@@ -51,6 +51,16 @@ def test_follower_that_is_short_itself_is_passed_over() -> None:
     assert leaders(quorum) == [3]
 
 
+def test_unreachable_leader_is_replaced_by_a_follower_with_room() -> None:
+    """The first of the assignment is short, and would hand the leadership back to the one that none hears."""
+    quorum = led_by_1()
+    quorum.heartbeat(1, low_on_space=short(0))
+    assert leaders(quorum) == [2]
+    quorum.heartbeat(1, low_on_space=short(0), unreachable=(2,))
+    quorum.heartbeat(3, unreachable=(2,))
+    assert leaders(quorum) == [3]
+
+
 @pytest.mark.parametrize(
     ("isr", "also_short"),
     [

@@ -30,6 +30,17 @@ def test_a_dir_that_was_short_has_room_again_only_with_ample_space() -> None:
     assert seen == [False, False, True, True, True, False, False]
 
 
+def test_a_dir_is_short_when_it_has_refused_though_it_is_not_below_the_limit() -> None:
+    """Records of clients alone leave up to a batch more than the limit, and no further one has room."""
+    space = FreeSpace(10)
+    space.measured(14, 100)
+    assert not space.has_room(5)
+    space.measured(14, 100)
+    assert space.is_short
+    space.measured(25, 100)
+    assert not space.is_short
+
+
 def test_a_measure_says_when_refusing_begins_and_ends() -> None:
     space = FreeSpace(10)
     assert [space.measured(free, 100) for free in (20, 9, 3, 10, 11)] == [False, True, False, True, False]
