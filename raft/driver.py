@@ -339,12 +339,12 @@ class RaftDriver:
         """Metrics of this member."""
         if self._node is None:
             return []
-        newest = self._snapshots.newest
         found = self._metrics.families(self._node.snapshot())
-        if newest is not None:
-            age_ms = self._clock.wall_ms() - newest.header.timestamp_ms
-            found += snapshot_families(newest.id.offset, newest.size_bytes, age_ms)
-        return found
+        newest = self._snapshots.newest
+        if newest is None:
+            return [*found, *snapshot_families(0, 0, 0)]
+        age_ms = self._clock.wall_ms() - newest.header.timestamp_ms
+        return [*found, *snapshot_families(newest.id.offset, newest.size_bytes, age_ms)]
 
     # --- events ----------------------------------------------------------------------------------------
 

@@ -211,6 +211,6 @@ def test_a_type_checker_sees_the_names_of_the_wheel(
     )
     lines = done.stdout.splitlines()
     assert "holdfast.client.delivery.RecordMetadata" in lines[0]
-    assert "holdfast.client.consumer.ConsumerRecord" in lines[1]
+    assert "holdfast.client.core.consumer_records.ConsumerRecord" in lines[1]
     assert 'has incompatible type "Literal[2]"' in lines[2]
     assert len(lines) == 4, done.stdout + done.stderr
