@@ -25,6 +25,7 @@ from holdfast.metadata.records import RECOVERING
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.alter_partition import AlterPartitionPartitionResponse
 from holdfast.protocol.messages.fetch import FetchPartition
+from holdfast.protocol.topic_names import OFFSETS_TOPIC
 
 
 class Role(Enum):
@@ -354,9 +355,14 @@ class Partition:
             and progress.position >= start_offset
             and self._is_eligible(progress)
             and progress.is_caught_up(self.position, now_ms, self._lag_ms_max)
-            # or it could show again what was told to be deleted; an earlier build does not say
-            and not 0 <= progress.log_start_offset < self.log.durable_start_offset
+            and not self._shows_deleted(progress)
         )
+
+    def _shows_deleted(self, progress: ReplicaProgress) -> bool:
+        # As leader it could show again what was told to be deleted; an earlier build does not say. In a topic
+        # of offsets its coordinators alone delete, and say all that counts anew.
+        is_told = self.topic_name != OFFSETS_TOPIC
+        return is_told and 0 <= progress.log_start_offset < self.log.durable_start_offset
 
     def _is_eligible(self, progress: ReplicaProgress) -> bool:
         # Unfenced, not shutting down, log dir online (R27), and still the incarnation that fetched (R50,

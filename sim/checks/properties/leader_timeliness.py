@@ -12,6 +12,7 @@ from holdfast.broker.core.replicas.partition import Partition
 from holdfast.broker.core.replicas.replica_progress import ReplicaProgress
 from holdfast.metadata.ids import PartitionId
 from holdfast.metadata.image import MetadataImage
+from holdfast.protocol.topic_names import OFFSETS_TOPIC
 from holdfast.sim.checks.observe.batches import BatchMark
 from holdfast.sim.checks.observe.observer import Observer
 from holdfast.sim.checks.observe.views import Before, Property, ReplicaView, may_lead
@@ -193,7 +194,11 @@ def _is_left_out(
         and leadership.proposal is None
         and progress.replica_id not in leadership.maximal_isr
         and _may_join(image, progress, replica.key)
-        and not 0 <= progress.log_start_offset < replica.log.durable_start_offset  # R118
+        # R118; a topic of offsets is exempt
+        and (
+            replica.topic_name == OFFSETS_TOPIC
+            or not 0 <= progress.log_start_offset < replica.log.durable_start_offset
+        )
     )
 
 

@@ -179,6 +179,15 @@ def test_a_replica_joins_the_isr_once_it_begins_where_the_leader_does(start: int
     assert (2 in leadership.maximal_isr) is joins
 
 
+def test_a_replica_joins_a_topic_of_offsets_wherever_it_begins() -> None:
+    """Where that begins is not stored: a follower outside the ISR could not go along, nor ever join."""
+    harness = leader((1,), topic=OFFSETS_TOPIC, size=10)
+    harness.logs[KEY].log_start_offset = 6
+    follow(harness, 2, start=0)
+    leadership = harness.partition.leadership
+    assert leadership is not None and 2 in leadership.maximal_isr
+
+
 def test_a_deposed_leader_tells_the_client_to_ask_the_next_one() -> None:
     harness = leader()
     request = delete(harness, 6)
