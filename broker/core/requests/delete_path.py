@@ -97,8 +97,8 @@ class DeletePath:
             waiting.rows[index] = _done(partition)
         else:
             self._rows.setdefault(key, {})[waiting, index] = offset
-            if partition.log.durable_start_offset < offset:
-                effects.append(MoveLogStart(key, offset, is_stored=True))
+            # Also where the log begins there already: followers are told, and list where theirs begin.
+            effects.append(MoveLogStart(key, offset, is_stored=True))
 
     # --- waiting -----------------------------------------------------------------------------------------
 
@@ -158,7 +158,8 @@ def _refusal(partition: Partition, asked: int, offset: int) -> DeleteRecordsPart
     code = partition.check_leader(-1)
     if code is not ErrorCode.NONE:
         return _refused(key, code, _NOT_LEADER)
-    if asked == TO_HIGH_WATERMARK and offset < 0:
+    is_above = partition.high_watermark < offset or asked == TO_HIGH_WATERMARK
+    if is_above and partition.visible_high_watermark < 0:
         return _refused(key, ErrorCode.OFFSET_NOT_AVAILABLE, "the high watermark is not known yet; try again")
     if not 0 <= offset <= partition.high_watermark:
         text = f"offset {offset} is outside 0 to {partition.high_watermark}, the high watermark"

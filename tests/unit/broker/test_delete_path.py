@@ -99,10 +99,10 @@ def test_a_follower_that_begins_later_is_not_enough() -> None:
 @pytest.mark.parametrize(
     ("topic", "offset", "code"),
     [
-        ("t", 11, "OFFSET_OUT_OF_RANGE"),
         ("t", -2, "OFFSET_OUT_OF_RANGE"),
         # an earlier leader may have shown a higher one
         ("t", -1, "OFFSET_NOT_AVAILABLE"),
+        ("t", 11, "OFFSET_NOT_AVAILABLE"),
         (OFFSETS_TOPIC, 3, "INVALID_TOPIC_EXCEPTION"),
     ],
 )
@@ -131,6 +131,28 @@ def test_what_is_deleted_already_is_answered_at_once() -> None:
     assert told(harness, request) == [("NONE", 6)]
     assert told(harness, delete(harness, 3)) == [("NONE", 6)]
     assert moves(harness) == []
+
+
+def test_followers_are_asked_where_they_begin_also_when_retention_came_first() -> None:
+    """Nothing is written, so followers list nothing by themselves."""
+    harness = leader()
+    for number in (1, 2):
+        follow(harness, 2, offset=12, number=number)
+        harness.tick(60)
+    parked = harness.request(FetchRequest(None, 2, 0, 500, 1, 1 << 20, (), 1, 3))
+    harness.logs[KEY].log_start_offset = 8
+    request = delete(harness, 6)
+    assert (moves(harness), told(harness, request)) == ([6], None)
+    assert [row.log_start_offset for row in harness.answers[parked].rows] == [8]
+    follow(harness, 2, offset=12, start=8, number=4)
+    assert told(harness, request) == [("NONE", 8)]
+
+
+def test_what_is_above_the_high_watermark_is_refused_for_good_once_that_is_known() -> None:
+    harness = leader()
+    follow(harness, 2, offset=12, number=1)
+    assert harness.partition.visible_high_watermark == 12
+    assert told(harness, delete(harness, 13)) == [("OFFSET_OUT_OF_RANGE", -1)]
 
 
 def test_a_follower_that_never_moves_times_the_request_out() -> None:
@@ -185,7 +207,8 @@ def test_a_replica_joins_a_topic_of_offsets_wherever_it_begins() -> None:
     harness.logs[KEY].log_start_offset = 6
     follow(harness, 2, start=0)
     leadership = harness.partition.leadership
-    assert leadership is not None and 2 in leadership.maximal_isr
+    assert leadership is not None
+    assert 2 in leadership.maximal_isr
 
 
 def test_a_deposed_leader_tells_the_client_to_ask_the_next_one() -> None:
