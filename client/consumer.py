@@ -541,13 +541,13 @@ class Consumer:
 
     def _positions(self) -> dict[TopicPartition, Position]:
         """How far each partition was handed out."""
-        places = {partition: self.position(partition) for partition in self._fetcher.parts}
-        parts = self._fetcher.parts
-        return {
-            one: Position(at, parts[one].epoch_before(at), parts[one].topic_id)
-            for one, at in places.items()
-            if at is not None
-        }
+        found: dict[TopicPartition, Position] = {}
+        for one, part in self._fetcher.parts.items():
+            at, view = self.position(one), self._cluster.cache.topic(one.topic)
+            # no broker takes a commit of a topic that is gone, nor the others in the same request
+            if at is not None and view is not None and part.topic_id in (None, view.topic_id):
+                found[one] = Position(at, part.epoch_before(at), part.topic_id)
+        return found
 
     def _handled(self) -> dict[TopicPartition, Position]:
         """How far the application has surely come: to what it was given last."""

@@ -239,6 +239,20 @@ async def test_a_pattern_takes_topics_that_come_later_and_none_of_the_clusters_o
     assert {topic for topic, _ in consumer.assignment} == {"t"}
 
 
+async def test_a_deleted_topic_keeps_no_other_one_from_being_committed_at_the_end(play: GroupPlay) -> None:
+    play.cluster.add_topic("u", 1)
+    await play.write(*"abc")
+    consumer = play.member(metadata_max_age_ms=300, auto_commit_interval_ms=60_000)
+    await consumer.start()
+    consumer.subscribe(("t", "u"))
+    await play.read(3)
+    assert consumer.position(("u", 0)) == 0
+    play.cluster.delete_topic("u")
+    await play.world.clock.advance(1_000)
+    await play.until(consumer.close())
+    assert play.committed[0] == 3
+
+
 async def test_a_topic_that_is_not_there_is_told_and_waited_for(play: GroupPlay) -> None:
     consumer = play.member()
     await consumer.start()
