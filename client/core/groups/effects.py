@@ -68,6 +68,16 @@ class Position(NamedTuple):
     topic_id: bytes | None = None
 
 
+class Phase(Enum):
+    """Where a member is on its way into a generation."""
+
+    UNJOINED = "unjoined"
+    JOINING = "joining"
+    SHARING = "sharing"
+    SYNCING = "syncing"
+    JOINED = "joined"
+
+
 class StepKind(Enum):
     """What happens to partitions of a member."""
 

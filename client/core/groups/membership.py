@@ -9,7 +9,6 @@ gets. A member that the coordinator does not know, or knows in another generatio
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from enum import Enum
 from typing import Any, NamedTuple
 
 from holdfast.client.core.effects import RefreshMetadata
@@ -27,6 +26,7 @@ from holdfast.client.core.groups.effects import (
     Effect,
     FindCoordinator,
     MemberConfig,
+    Phase,
     Position,
     Send,
     Settle,
@@ -57,21 +57,11 @@ PROTOCOL_TYPE = "consumer"
 PROBE_MS = 5_000
 #: What a join may take longer than the others have time for.
 JOIN_MARGIN_MS = 5_000
-#: The leader waits for the metadata of topics that it has not heard of.
+#: So long a member waits for the metadata of topics that it shares or is given.
 SHARE_PATIENCE_MS = 3_000
 LEAVE_TIMEOUT_MS = 3_000
 #: Offsets of an assignment are asked for until they come.
 _FOR_EVER_MS = 1 << 62
-
-
-class Phase(Enum):
-    """Where a member is on its way into a generation."""
-
-    UNJOINED = "unjoined"
-    JOINING = "joining"
-    SHARING = "sharing"
-    SYNCING = "syncing"
-    JOINED = "joined"
 
 
 class _Sent(NamedTuple):
@@ -100,6 +90,8 @@ class Membership:
         self._target: tuple[TopicPartition, ...] | None = None
         self._offsets: dict[TopicPartition, Position | None] = {}
         self._offsets_token = object()
+        #: a topic of it that brokers still deny then is gone
+        self._gone_ms = 0
         #: partitions that turned up after their topic was met: {partition: None}
         self._late: dict[TopicPartition, None] = {}
         #: the leader's: members of the generation, and {topic: partitions} that it shared
@@ -301,7 +293,7 @@ class Membership:
         if self.phase in (Phase.JOINED, Phase.SHARING):
             self._beat(now_ms, effects)
         if self._target is not None:
-            self._look_up_offsets(effects)
+            self._look_up_offsets(now_ms, effects)
         if self.coordinator is not None:
             for ask in self._asks.due(now_ms):
                 self._send_ask(ask, now_ms, effects)
@@ -309,7 +301,8 @@ class Membership:
 
     def next_deadline_ms(self, now_ms: int) -> int | None:
         """When `plan` should be called at the latest although nothing happened."""
-        deadlines = [self._find_ms, self._join_ms, self._share_until_ms, *self._asks.deadlines()]
+        deadlines = [self._find_ms, self._join_ms, self._share_until_ms, self._gone_ms]
+        deadlines += self._asks.deadlines()
         if self._wanted is not None:
             deadlines += [self._heartbeat_ms, self._probe_ms, self._wanted.next_deadline_ms() or 0]
             if self._config.enable_auto_commit and self.owned:
@@ -472,6 +465,7 @@ class Membership:
         self.phase = Phase.JOINED
         self._join_failures = self._find_failures = 0
         self._target = assigned_partitions(response.assignment)
+        self._gone_ms = now_ms + SHARE_PATIENCE_MS
         return [WantTopics(tuple(dict.fromkeys(one.topic for one in self._target)))]
 
     def _wait_for(
@@ -587,8 +581,9 @@ class Membership:
 
     # --- offsets ------------------------------------------------------------------------------------------
 
-    def _look_up_offsets(self, effects: list[Effect]) -> None:
-        """How far the group has come with what is new."""
+    def _look_up_offsets(self, now_ms: int, effects: list[Effect]) -> None:
+        """How far the group has come with what is new, once the metadata have it: else it would not be known
+        to be late. A broker that lags behind denies topics that are there."""
         missing = [one for one in self._added if one not in self._offsets]
         if (
             not missing
@@ -597,11 +592,13 @@ class Membership:
         ):
             return
         for one in missing:
-            if self._cache.topic(one.topic) is None:
-                if self._cache.topic_error(one.topic) is None:
-                    effects.append(RefreshMetadata())
-                    return
-                self._offsets[one] = None  # it is gone
+            view = self._cache.topic(one.topic)
+            is_denied = view is None and self._cache.topic_error(one.topic) is not None
+            if is_denied and now_ms >= self._gone_ms:
+                self._offsets[one] = None
+            elif view is None or one.partition >= len(view.leaders):
+                effects.append(RefreshMetadata())
+                return
         known = [one for one in missing if one not in self._offsets]
         if known:
             self._asks.fetch(self._offsets_token, known, self._cache, _FOR_EVER_MS)

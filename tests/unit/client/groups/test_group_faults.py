@@ -6,7 +6,7 @@ from hypothesis import Phase as Part
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.client.core.groups.membership import Phase
+from holdfast.client.core.groups.effects import Phase
 from tests.unit.client.groups.play import STEP_MS, Group, Member
 
 #: What may happen, and to which member.

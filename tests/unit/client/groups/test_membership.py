@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
+from holdfast.client.core.effects import RefreshMetadata
 from holdfast.client.core.errors import CommitFailed, TimedOut
-from holdfast.client.core.groups.effects import Coordinator, Position, Send
-from holdfast.client.core.groups.membership import Membership, Phase
+from holdfast.client.core.groups.effects import Coordinator, Phase, Position, Send
+from holdfast.client.core.groups.membership import Membership
 from holdfast.client.core.metadata_cache import MetadataCache
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.committed_offsets import (
@@ -153,6 +154,48 @@ def test_the_leader_waits_for_the_metadata_of_topics_that_others_read(group: Gro
     group.change_topics(3, u=2)
     group.pass_ms(500)
     assert [(one.topic, one.partition) for one in other.core.owned] == [("u", 0), ("u", 1)]
+
+
+def test_a_member_reads_added_partitions_once_it_has_heard_of_them_itself(group: Group) -> None:
+    """Until then it does not know that they are late, and would read them from the end under "latest"."""
+    leader, other = group.stable(2)
+    assert share(leader, other) == [[0, 1], [2]]
+    group.members.remove(other)
+    group.change_topics(6)
+    group.members.append(other)
+    group.pass_ms(5_000)
+    assert share(leader, other) == [[0, 1, 2], []]
+    group.change_topics(6)
+    group.pass_ms(500)
+    assert share(leader, other) == [[0, 1, 2], [3, 4, 5]]
+    assert {one.partition for one in other.core.is_late} == {3, 4, 5}
+
+
+def test_one_broker_that_does_not_know_a_topic_makes_no_member_ignore_its_commits() -> None:
+    member = Alone()
+    member.cache.update_all(metadata(2, 0))
+    member.joined()
+    member.synced()
+    assert member.core.next_step() is None
+    assert RefreshMetadata() in member.others
+    member.cache.update(metadata(3, 2))
+    member.take([])
+    member.answer(OffsetFetchRequest, OffsetFetchResponse(ErrorCode.NONE, None, ()))
+    assert member.core.next_step() is not None
+
+
+def test_a_topic_that_stays_unknown_for_three_seconds_is_gone() -> None:
+    member = Alone()
+    member.cache.update_all(metadata(2, 0))
+    member.joined()
+    member.synced()
+    member.pass_ms(2_999)
+    assert member.core.next_step() is None
+    assert member.core.next_deadline_ms(member.now_ms) == member.now_ms + 1
+    member.pass_ms(1)
+    step = member.core.next_step()
+    assert step is not None
+    assert step.offsets == {TopicPartition("t", 0): None}
 
 
 # --- coordinators that die ---------------------------------------------------------------------------------
