@@ -21,16 +21,11 @@ from holdfast.client.core.decoding import is_whole
 from holdfast.client.core.effects import Call, Connect, RefreshMetadata, take
 from holdfast.client.core.errors import ClientError
 from holdfast.client.core.fetcher import Fetcher
-from holdfast.client.core.fetcher_effects import (
-    Effect,
-    FetchedBatch,
-    LookupOffsets,
-    ResetPolicy,
-    SendFetch,
-)
+from holdfast.client.core.fetcher_effects import Effect, FetchedBatch, LookupOffsets, ResetPolicy, SendFetch
 from holdfast.client.core.groups.effects import MemberConfig, Position
 from holdfast.client.core.metrics import ConsumerMetrics
 from holdfast.client.core.next_turn import NEXT_TURN
+from holdfast.client.ends_poll import ends_poll
 from holdfast.client.group_session import GroupSession, RebalanceListener
 from holdfast.client.list_offsets import OFFSETS, FoundOffset, list_offsets
 from holdfast.client.own_runtime import ClientRuntime
@@ -404,10 +399,12 @@ class Consumer:
                 await self._more(None)
                 given = 0
         except BaseException:  # also when the loop over it is left
+            self._end_poll()
             if closes:
                 await self._close(self._handled())
             raise
 
+    @ends_poll
     async def poll(self, max_records: int = 1_000, timeout_ms: float = 1_000) -> list[ConsumerRecord]:
         """At most `max_records`, as soon as there are any; empty when there are none in time.
 
@@ -438,6 +435,7 @@ class Consumer:
                 self._end_poll()
                 return records
 
+    @ends_poll
     async def poll_batches(self, max_bytes: int = 8 << 20, timeout_ms: float = 1_000) -> list[FetchedBatch]:
         """Batches as they came, crc checked, not decoded; at least one when there are any in time.
 

@@ -27,6 +27,7 @@ from holdfast.client.core.groups.effects import (
     WantTopics,
 )
 from holdfast.client.core.groups.membership import Membership
+from holdfast.client.core.next_turn import NEXT_TURN
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.groups import FindCoordinatorRequest, FindCoordinatorResponse
 from holdfast.protocol.topic_names import TopicPartition
@@ -183,6 +184,7 @@ class GroupSession:
             await self._take(step)
         error = self.core.take_error()
         if error is not None:
+            await NEXT_TURN  # an application that polls on in a loop must not keep others from running
             raise error
 
     async def _take(self, step: Step) -> None:

@@ -1,7 +1,8 @@
 """A consumer in a group: when it commits, what its listener hears, how it leaves."""
 
+import asyncio
 import re
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from holdfast.broker.core.groups.group import GroupState
 from holdfast.client.consumer import Consumer
 from holdfast.client.core.errors import ClientError, CommitFailed
+from holdfast.client.core.next_turn import NEXT_TURN
 from holdfast.client.group_session import RebalanceListener
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.topic_names import TopicPartition
@@ -207,6 +209,60 @@ async def test_a_listener_that_raises_is_called_again_by_the_next_poll(play: Gro
         await play.poll(timeout_ms=2_000)
     await play.poll(timeout_ms=100)
     assert heard.calls == [("assigned", [0, 1, 2])] * 2
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda consumer: consumer.poll(timeout_ms=60_000),
+        lambda consumer: consumer.poll_batches(timeout_ms=60_000),
+        lambda consumer: anext(consumer.__aiter__()),
+    ],
+)
+async def test_an_application_that_gave_up_waiting_has_the_interval_and_no_more(
+    play: GroupPlay, read: Callable[[Consumer], Awaitable[object]]
+) -> None:
+    consumer = play.member(max_poll_interval_ms=5_000)
+    await consumer.start()
+    consumer.subscribe("t")
+    await play.poll(timeout_ms=2_000)
+
+    async def wait() -> None:
+        await read(consumer)
+
+    waiting = asyncio.ensure_future(wait())
+    await play.world.clock.advance(100)
+    waiting.cancel()
+    await play.world.clock.advance(4_500)
+    assert play.groups.play.coordinator.counted().groups[GroupState.STABLE] == 1
+    await play.world.clock.advance(1_000)
+    assert play.groups.play.coordinator.counted().groups[GroupState.STABLE] == 0, "it has left"
+
+
+async def test_a_fenced_member_that_is_polled_in_a_loop_lets_others_run(play: GroupPlay) -> None:
+    former = play.member(group_instance_id="i")
+    await former.start()
+    former.subscribe("t")
+    await play.poll(timeout_ms=2_000)
+    await play.member(group_instance_id="i").start()
+    play.consumer.subscribe("t")
+    await play.poll(timeout_ms=2_000)
+    with pytest.raises(ClientError, match="another process"):
+        await play.until(former.poll(timeout_ms=10_000))
+    errors: list[ClientError] = []
+
+    async def poll_on() -> None:
+        while len(errors) < 100:
+            try:
+                await former.poll()
+            except ClientError as error:
+                errors.append(error)
+
+    polling = asyncio.ensure_future(poll_on())
+    for _ in range(3):
+        await NEXT_TURN
+    assert 0 < len(errors) < 100
+    polling.cancel()
 
 
 async def test_a_listener_may_seek_what_it_was_given(play: GroupPlay) -> None:
