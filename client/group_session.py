@@ -106,7 +106,7 @@ class GroupSession:
         self._pump.carry_out |= {
             FindCoordinator: self._start_finding,
             Send: self._start_sending,
-            Settle: _settle,
+            Settle: self._settle,
             WantTopics: self._want,
             RefreshMetadata: lambda _: cluster.refresh(),
         }
@@ -322,6 +322,17 @@ class GroupSession:
         else:
             self._pump.post(partial(self.core.answered, effect.request_id, answer))
 
+    def _settle(self, effect: Settle) -> None:
+        token, error = effect.token, effect.error
+        if token is None and error is not None:
+            _log.warning("group %s: what was read is not committed: %s", self.config.group_id, error)
+        if token is None or token.done():
+            return
+        if error is not None:
+            token.set_exception(error)
+        else:
+            token.set_result(effect.result)
+
     def _wake_if_wanted(self) -> None:
         if self.wants_attention:
             self._wake()
@@ -332,11 +343,3 @@ class GroupSession:
         for answer in self._waiting:
             if not answer.done():
                 answer.set_exception(ClientError("the consumer is closed"))
-
-
-def _settle(effect: Settle) -> None:
-    if effect.token is not None and not effect.token.done():
-        if effect.error is not None:
-            effect.token.set_exception(effect.error)
-        else:
-            effect.token.set_result(effect.result)

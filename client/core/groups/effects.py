@@ -119,7 +119,7 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class Settle:
-    """What `token` stands for has this result, or failed with this error."""
+    """What `token` stands for has this result, or failed with this error; None: an automatic commit."""
 
     token: Any
     result: Any

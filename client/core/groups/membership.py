@@ -174,13 +174,13 @@ class Membership:
         return [] if settled is None else [settled]
 
     def auto_commit(self, positions: Mapping[TopicPartition, Position], now_ms: int) -> list[Effect]:
-        """Commit what has moved, and tell no one."""
+        """Commit what has moved; no one waits for it."""
         self._auto_commit_ms = now_ms + self._config.auto_commit_interval_ms
         moved = {one: at for one, at in positions.items() if self._asks.committed.get(one) != at}
         if not moved or self._asks.commits_waiting or self.generation_id < 0:
             return []
-        self._asks.commit(None, moved, self._identity, self._cache, self._auto_commit_ms)
-        return []
+        settled = self._asks.commit(None, moved, self._identity, self._cache, self._auto_commit_ms)
+        return [] if settled is None else [settled]
 
     def is_auto_commit_due(self, now_ms: int) -> bool:
         """The interval is over."""
@@ -613,7 +613,7 @@ class Membership:
             owned = self.owned if self._config.is_cooperative and not self._is_lost else ()
             verdict, settled = self._asks.answered(ask, response, self._identity, owned, now_ms)
             self._judge_verdict(verdict, now_ms)
-            if settled is None or settled.token is None:
+            if settled is None:
                 return []
             if settled.token is self._offsets_token:
                 self._offsets_found(settled)

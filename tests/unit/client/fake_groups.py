@@ -14,6 +14,8 @@ class FakeGroups:
     def __init__(self, coordinator_id: int = 1) -> None:
         self.coordinator_id = coordinator_id
         self.play = Play()
+        #: {kind of request: what each of it is answered} instead of what the coordinator says
+        self.scripted: dict[type, Any] = {}
         self._waiting: list[tuple[str, Exchange]] = []
 
     def handle(self, broker: Any, exchange: Exchange, now_ms: int) -> None:
@@ -25,6 +27,9 @@ class FakeGroups:
                 message.group_ids[0], ErrorCode.NONE, None, self.coordinator_id, "127.0.0.1", port
             )
             exchange.respond(FindCoordinatorResponse(ErrorCode.NONE, None, (row,)))
+            return
+        if type(message) in self.scripted:
+            exchange.respond(self.scripted[type(message)])
             return
         self.play.pass_ms(max(0, now_ms - self.play.now_ms))
         self._waiting.append((self.play.request(message), exchange))

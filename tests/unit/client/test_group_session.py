@@ -1,6 +1,7 @@
 """A consumer in a group: when it commits, what its listener hears, how it leaves."""
 
 import asyncio
+import logging
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
@@ -13,6 +14,7 @@ from holdfast.client.core.errors import ClientError, CommitFailed
 from holdfast.client.core.next_turn import NEXT_TURN
 from holdfast.client.group_session import RebalanceListener
 from holdfast.protocol.errors import ErrorCode
+from holdfast.protocol.messages.committed_offsets import OffsetCommitRequest, OffsetCommitResponse
 from holdfast.protocol.topic_names import TopicPartition
 from holdfast.runtime.memory.machine import memory_runtime, settle
 from tests.unit.broker.groups.play import T
@@ -263,6 +265,23 @@ async def test_a_fenced_member_that_is_polled_in_a_loop_lets_others_run(play: Gr
         await NEXT_TURN
     assert 0 < len(errors) < 100
     polling.cancel()
+
+
+async def test_an_automatic_commit_that_is_refused_for_good_is_told(
+    play: GroupPlay, caplog: pytest.LogCaptureFixture
+) -> None:
+    await play.write(*"abc")
+    consumer = play.member(auto_commit_interval_ms=1_000)
+    await consumer.start()
+    consumer.subscribe("t")
+    await play.read(3)
+    refused = OffsetCommitResponse(ErrorCode.INVALID_GROUP_ID, "not yours", ())
+    play.groups.scripted[OffsetCommitRequest] = refused
+    with caplog.at_level(logging.WARNING, "holdfast.consumer"):
+        await play.world.clock.advance(2_000)
+        await play.poll(timeout_ms=500)
+    assert "group g: what was read is not committed: group g: not yours" in caplog.text
+    play.groups.scripted.clear()
 
 
 async def test_a_listener_may_seek_what_it_was_given(play: GroupPlay) -> None:
