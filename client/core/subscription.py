@@ -42,6 +42,8 @@ class Subscription:
         for topic in self.topics:
             view = cache.topic(topic)
             if view is None:
+                if topic in self._counts and cache.topic_error(topic) is not None:
+                    self._counts[topic] = 0  # deleted: made again, all of it is young
                 continue
             known = self._counts.get(topic)
             found += [

@@ -328,6 +328,24 @@ async def test_a_deleted_topic_keeps_no_other_one_from_being_committed_at_the_en
     assert play.committed[0] == 3
 
 
+async def test_a_topic_made_again_is_read_from_its_first_record_by_a_group_that_begins_at_ends(
+    play: GroupPlay,
+) -> None:
+    await play.write(*"abc")
+    consumer = play.member(auto_offset_reset="latest", metadata_max_age_ms=300)
+    await consumer.start()
+    consumer.subscribe("t")
+    await play.poll(timeout_ms=2_000)
+    assert consumer.position(("t", 0)) == 3
+    play.cluster.delete_topic("t")
+    for _ in range(10):
+        await play.poll(timeout_ms=200)
+    assert consumer.assignment == ()
+    play.cluster.add_topic("t", 3)
+    await play.write("x")
+    assert await play.read(1) == ["x"]
+
+
 async def test_a_topic_that_is_not_there_is_told_and_waited_for(play: GroupPlay) -> None:
     consumer = play.member()
     await consumer.start()

@@ -28,6 +28,7 @@ class Bench:
         self.offset += 1
         topic = MetadataTopic(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name, bytes(16), ())
         self.cache.update(MetadataResponse("c", 101, self.offset, (), (topic,)))
+        assert self.subscription.news(self.cache) == []
 
 
 def test_each_partition_is_new_once() -> None:
@@ -60,6 +61,13 @@ def test_a_topic_that_is_deleted_stays_met() -> None:
     bench.deny("t")
     assert bench.subscription.is_complete
     assert bench.subscription.problem(bench.cache, 10_000) is None
+
+
+def test_a_topic_that_was_deleted_and_made_again_is_late_as_a_whole() -> None:
+    bench = Bench()
+    bench.tell("t", 2)
+    bench.deny("t")
+    assert bench.tell("t", 1, topic_id=2) == [("t", 0, True)]
     assert bench.tell("t", 1, topic_id=2) == []
 
 
