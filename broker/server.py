@@ -58,7 +58,6 @@ from holdfast.broker.log_manager import LogManager
 from holdfast.broker.managed_log import ManagedLog
 from holdfast.broker.peers import Peers
 from holdfast.broker.time_lookup import find_record
-from holdfast.metadata.answer_steps import AnswerSteps
 from holdfast.metadata.ids import PartitionId
 from holdfast.metadata.questions import QUESTION_APIS, Asked, answer_steps
 from holdfast.metadata.shown_changes import shows_changes
@@ -81,7 +80,7 @@ from holdfast.protocol.messages.produce import ProduceRequest
 from holdfast.protocol.messages.topics import CreateTopicsRequest, CreateTopicsResponse
 from holdfast.raft.snapshot_files import SnapshotSource
 from holdfast.rpc.channel import CallRefused, was_surely_not_done
-from holdfast.rpc.long_answers import answer_in_steps
+from holdfast.rpc.long_answers import LongAnswers
 from holdfast.rpc.server import Exchange
 from holdfast.runtime.api import DiskError, NetworkError, Runtime
 from holdfast.runtime.pump import Pump
@@ -148,6 +147,7 @@ class BrokerServer:
         pump: the caller silences the rest of the node."""
         self.core = core
         self._runtime = runtime
+        self._long_answers = LongAnswers(runtime.tasks, lambda: self.pump.is_ended)
         self._clock = runtime.clock
         self._log_manager = log_manager
         self._stopped = stopped
@@ -291,17 +291,14 @@ class BrokerServer:
                 partition_limit=core.config.partition_limit,
                 static=core.config.static,
             )
-            self._answer_in_steps(exchange, answer_steps(core.image, exchange.message, asked))
-
-    def _answer_in_steps(self, exchange: Exchange, steps: AnswerSteps) -> None:
-        answer_in_steps(self._runtime.tasks, exchange, steps, lambda: self.pump.is_ended)
+            self._long_answers.begin(exchange, answer_steps(core.image, exchange.message, asked))
 
     def _log_dirs(self, exchange: Exchange) -> None:
         if self.pump.is_ended:
             exchange.fail(ErrorCode.BROKER_NOT_AVAILABLE, _STOPPING)
             return
         steps = log_dirs_steps(self._log_manager.dirs(), exchange.message.topics, self._lag_of)
-        self._answer_in_steps(exchange, steps)
+        self._long_answers.begin(exchange, steps)
 
     def _lag_of(self, managed: ManagedLog) -> int:
         """Records below the high watermark that a replica does not have."""

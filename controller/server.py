@@ -43,7 +43,7 @@ from holdfast.raft.core.config import RaftConfig
 from holdfast.raft.driver import NotLeader, RaftDriver
 from holdfast.raft.snapshot_files import SnapshotSource
 from holdfast.rpc.channel import CallRefused, Pool
-from holdfast.rpc.long_answers import answer_in_steps
+from holdfast.rpc.long_answers import LongAnswers
 from holdfast.rpc.server import Exchange, Server, ServerLimits
 from holdfast.rpc.shares import NodeShares
 from holdfast.runtime.api import Connection, ConnectionRefused, NetworkError, Runtime
@@ -98,6 +98,7 @@ class ControllerServer:
     def __init__(self, runtime: Runtime, config: ControllerConfig, raft_config: RaftConfig, log: Log) -> None:
         """`log` is the open metadata log; it belongs to the caller, who closes it after `stop`."""
         self._runtime = runtime
+        self._long_answers = LongAnswers(runtime.tasks, lambda: self.pump.is_ended)
         self._config = config
         self._core = QuorumController(config, runtime.random)
         self._driver = RaftDriver(runtime, raft_config, log, self, self._fail)
@@ -270,7 +271,7 @@ class ControllerServer:
                 steps = answer_steps(
                     image, exchange.message, self._core.asked_through(exchange.listener_name)
                 )
-                answer_in_steps(self._runtime.tasks, exchange, steps, lambda: self.pump.is_ended)
+                self._long_answers.begin(exchange, steps)
             return
         text = "this controller does not know yet what is committed; ask another node, or try again"
         exchange.fail(ErrorCode.BROKER_NOT_AVAILABLE, text)

@@ -73,9 +73,7 @@ def snapshot_families(offset: int, size_bytes: int, age_ms: int) -> list[MetricF
     """Of the newest snapshot; 0 before the first."""
     name = "kafka_server_snapshot_emitter_latest_snapshot_generated"
     return [
-        gauge(
-            f"{name}_offset", "End of the newest metadata snapshot, exclusive.", offset
-        ),
+        gauge(f"{name}_offset", "End of the newest metadata snapshot, exclusive.", offset),
         gauge(f"{name}_bytes", "Bytes of the newest metadata snapshot.", size_bytes),
         gauge(f"{name}_age_seconds", "Seconds since the newest metadata snapshot was made.", age_ms / 1000),
     ]
