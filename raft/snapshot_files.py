@@ -148,7 +148,9 @@ class SnapshotFiles:
             for other in list(self._served):
                 await self._served.pop(other).close()
             self._served[id] = file
-        return file.size, file.read_at(position, max_bytes)
+        size_bytes = file.size
+        # A peer may ask for any position, and one that no file can have is to `pread` as a failed disk.
+        return size_bytes, file.read_at(position, max_bytes) if position < size_bytes else b""
 
     # --- making ----------------------------------------------------------------------------------------
 
