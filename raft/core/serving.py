@@ -213,7 +213,7 @@ def _fetch(member: Member, token: int, request: FetchRequest) -> None:
     if request.replica_id == CONSUMER_REPLICA_ID:
         # A tool that reads the log: it has no progress, and it never waits.
         has_records = row.fetch_offset < shape.log_end_offset
-        member.reply(token, _data(member), Read(row.fetch_offset, max_bytes) if has_records else None)
+        member.reply(token, _data(member, role), Read(row.fetch_offset, max_bytes) if has_records else None)
         return
     progress = role.progress_of(request.replica_id)
     wait_ms = max(0, min(request.max_wait_ms, config.fetch_max_wait_ms))
@@ -257,8 +257,11 @@ def answer_parked(member: Member, leader: Leader) -> None:
     for parked in leader.take_parked(end_offset, member.high_watermark, member.now_ms):
         has_records = parked.fetch_offset < end_offset
         read = Read(parked.fetch_offset, parked.max_bytes) if has_records else None
-        member.reply(parked.token, _data(member), read)
+        member.reply(parked.token, _data(member, leader), read)
 
 
-def _data(member: Member) -> FetchResponse:
-    return answers.data(member.config.node_id, member.state.raft_epoch, member.shape, member.high_watermark)
+def _data(member: Member, leader: Leader) -> FetchResponse:
+    """With high watermark 0 until a record of this epoch is committed (K12). Before, more may be committed than
+    this node was told or its snapshot proves: who took that for all would count as caught up (R113)."""
+    committed = member.high_watermark if member.high_watermark > leader.epoch_start_offset else 0
+    return answers.data(member.config.node_id, member.state.raft_epoch, member.shape, committed)

@@ -7,10 +7,16 @@ import pytest
 
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.fetch import EpochEndOffset, FetchRequest, FetchResponse
-from holdfast.protocol.messages.quorum import FetchSnapshotRequest, FetchSnapshotResponse
+from holdfast.protocol.messages.quorum import (
+    FetchSnapshotRequest,
+    FetchSnapshotResponse,
+    VoteRequest,
+    VoteResponse,
+)
 from holdfast.raft.core.effects import (
     Answered,
     Committed,
+    Flushed,
     LeaderChanged,
     PieceSaved,
     Reply,
@@ -267,6 +273,45 @@ def test_the_log_begins_at_the_older_snapshot_once_a_newer_one_is_made() -> None
     (reply,) = [effect for effect in effects if isinstance(effect, Reply)]
     assert isinstance(reply.response, FetchResponse)
     assert reply.response.partitions[0].snapshot_id == EpochEndOffset(3, 48)
+
+
+@pytest.mark.parametrize("was_follower", [False, True], ids=["just started", "followed before"])
+def test_a_leader_that_has_committed_nothing_in_its_epoch_tells_no_high_watermark(was_follower: bool) -> None:
+    """K12: more may be committed than its snapshot or a leader before told it, and who follows it would count
+    as caught up and answer from an old image (R113)."""
+    shape = LogShape([(2, 0), (3, 30)], 50, OLD.position)
+    state = QuorumState(3, None, 2 if was_follower else None)
+    node = RaftNode(make_config(1, (1, 2, 3)), LowRandom(), state, shape, snapshots=(OLD, NEW))
+    effects = node.handle(Start(), 0)
+    if was_follower:
+        (fetch,) = sends(effects)
+        node.handle(Answered(fetch.request_id, fetch_response(2, 3, high_watermark=45)), 0)
+        assert node.has_caught_up
+    win_an_election(node)
+    assert told_high_watermark(node, 2, 50, 3) == 0
+    assert node.high_watermark == (45 if was_follower else 40)
+    told = told_high_watermark(node, 2, node.log_end_offset, node.raft_epoch)
+    assert told == node.high_watermark == node.log_end_offset
+
+
+def win_an_election(node: RaftNode) -> None:
+    """Voter 2 grants all that is asked."""
+    effects = node.handle(Tick(), 5_000)
+    while not node.is_leader:
+        asked = next(send for send in sends(effects) if send.voter_id == 2)
+        assert isinstance(asked.request, VoteRequest)
+        granted = VoteResponse(ErrorCode.NONE, None, node.raft_epoch, -1, True)
+        effects = node.handle(Answered(asked.request_id, granted), 5_000)
+    node.handle(Flushed(node.log_end_offset), 5_000)
+
+
+def told_high_watermark(node: RaftNode, replica_id: int, offset: int, last_epoch: int) -> int:
+    """What the leader's next answer says to a fetch."""
+    request = fetch_request(replica_id, node.raft_epoch, offset, last_epoch)
+    effects = node.handle(RequestReceived(1, request), 5_001)
+    (response,) = [effect.response for effect in effects if isinstance(effect, Reply)]
+    assert isinstance(response, FetchResponse)
+    return response.partitions[0].high_watermark
 
 
 def test_strangers_get_no_piece() -> None:
