@@ -16,8 +16,8 @@ from holdfast.raft.core.snapshot_format import SnapshotId
 
 #: Most doublings of the delay between fetches that fail.
 _DOUBLINGS_MAX = 2
-#: Pause of a node whose fetch was displaced twice within `_TWIN_WINDOW_MS` by one with the same id, or whose
-#: directory is not known.
+#: Pause of a node whose fetch was displaced twice within `_TWIN_WINDOW_MS` by one with the same id, whose
+#: directory is not known, or that cannot use the leader's snapshot.
 _TWIN_PAUSE_MS = 1_000
 _TWIN_WINDOW_MS = 10_000
 
@@ -91,7 +91,7 @@ class Fetcher:
 
     def refused(self, now_ms: int) -> None:
         """The leader does not know this node's directory: ask now and then whether an operator has taken it
-        in (K8)."""
+        in (K8). Or its snapshot is damaged: ask now and then whether it has made another (K15)."""
         self.request_id = self.target_id = None
         self.ready_at_ms = now_ms + _TWIN_PAUSE_MS
 

@@ -179,7 +179,7 @@ def piece_answered(member: Member, response: FetchSnapshotResponse) -> None:
         return
     member.heard_leader()
     is_last = end == response.size
-    download.is_saving, member.is_installing = True, is_last
+    download.is_saving, download.saving_to, member.is_installing = True, end, is_last
     member.out.append(SavePiece(download.id, download.position, response.data, is_last))
 
 
@@ -190,6 +190,10 @@ def piece_saved(member: Member, event: PieceSaved | SnapshotRefused) -> None:
         assert member.is_installing, "only a snapshot that was fetched to its end is judged"
         member.is_installing, member.download = False, None
         member.note(f"the leader's snapshot at {event.id.offset} cannot be used: {event.why}")
-        member.fetcher.failed(member.now_ms)
-    elif download is not None and download.id == event.id and event.end_position > download.position:
-        download.position, download.is_saving = event.end_position, False
+        # Each piece of it was a success, and the next one is likely to be as bad: no back-off would end that.
+        member.fetcher.refused(member.now_ms)
+        if isinstance(member.role, Follower):
+            member.role.deadline_ms = member.fetch_deadline_ms()
+    elif download is not None and download.id == event.id and download.is_saving:
+        if event.end_position == download.saving_to:  # else it is of a download that was given up
+            download.position, download.is_saving = event.end_position, False

@@ -54,6 +54,8 @@ class Download:
     position: int = 0
     #: a piece is being saved: no fetch before it is
     is_saving: bool = False
+    #: where that piece ends; the disk may still owe one of a download before
+    saving_to: int = 0
 
 
 @dataclass(frozen=True, slots=True)

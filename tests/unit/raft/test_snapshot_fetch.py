@@ -8,6 +8,7 @@ import pytest
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.fetch import EpochEndOffset, FetchRequest, FetchResponse
 from holdfast.protocol.messages.quorum import (
+    BeginQuorumEpochRequest,
     FetchSnapshotRequest,
     FetchSnapshotResponse,
     VoteRequest,
@@ -169,13 +170,24 @@ def test_bytes_that_do_not_fit_are_not_saved(answer: FetchSnapshotResponse) -> N
     assert "expected some at 0" in notes(effects)
 
 
-def test_a_snapshot_that_turns_out_to_be_none_is_fetched_anew() -> None:
+def test_a_snapshot_that_turns_out_to_be_none_is_fetched_anew_after_a_pause() -> None:
     node, fetch = follower()
     asked = told_of_a_snapshot(node, fetch)
     node.handle(Answered(asked.request_id, piece(b"abc", 0, 3)), 2)
     effects = node.handle(SnapshotRefused(ID, "its crc is wrong"), 3)
     assert "its crc is wrong" in notes(effects)
-    (fetch,) = sends(effects)
+    assert not sends(effects), "the next one is likely to be as bad"
+    assert not node.handle(Tick(), 1_002)
+    (fetch,) = sends(node.handle(Tick(), 1_003))
+    assert isinstance(fetch.request, FetchRequest)
+
+
+def test_a_voter_that_refuses_a_snapshot_after_a_long_look_still_has_its_leader() -> None:
+    node, fetch = follower()
+    asked = told_of_a_snapshot(node, fetch)
+    node.handle(Answered(asked.request_id, piece(b"abc", 0, 3)), 2)
+    node.handle(SnapshotRefused(ID, "its crc is wrong"), 60_000)
+    (fetch,) = sends(node.handle(Tick(), 61_000))
     assert isinstance(fetch.request, FetchRequest)
 
 
@@ -194,6 +206,24 @@ def test_a_new_leader_ends_the_download_and_not_the_installation() -> None:
     node.handle(RequestReceived(1, fetch_request(3, 6, 0, -1)), 3)
     node.handle(SnapshotInstalled(ID, {}), 4)
     assert node.log_end_offset == 90
+
+
+def test_a_piece_of_a_download_before_is_no_piece_of_this_one() -> None:
+    """The same snapshot, begun again: the disk still owes its first piece."""
+    node, fetch = follower()
+    asked = told_of_a_snapshot(node, fetch)
+    node.handle(Answered(asked.request_id, piece(b"abc", 0, 9)), 2)
+    node.handle(RequestReceived(1, fetch_request(3, 6, 0, -1)), 3)
+    effects = node.handle(RequestReceived(2, BeginQuorumEpochRequest(CLUSTER_ID, 1, 6, 2)), 4)
+    (fetch,) = sends(effects)
+    (asked,) = sends(node.handle(Answered(fetch.request_id, snapshot_first(ID, epoch=6)), 5))
+    assert not sends(node.handle(PieceSaved(ID, 3), 6))
+    effects = node.handle(Answered(asked.request_id, piece(b"ab", 0, 9, epoch=6)), 7)
+    assert [e.position for e in effects if isinstance(e, SavePiece)] == [0]
+    assert not sends(node.handle(PieceSaved(ID, 3), 8)), "the disk owes the piece that ends at 2"
+    (asked,) = sends(node.handle(PieceSaved(ID, 2), 9))
+    assert isinstance(asked.request, FetchSnapshotRequest)
+    assert asked.request.position == 2
 
 
 def test_a_piece_without_an_answer_is_asked_for_again() -> None:
