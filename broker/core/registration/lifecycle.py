@@ -343,6 +343,13 @@ class Lifecycle:
         self.state = BrokerState.SHUTTING_DOWN
         return StopReason(text, is_failure=True)
 
+    def abandon(self, text: str) -> StopReason:
+        """Stop without another word to the controllers. The registration remains: all was done under it, and a
+        clean shutdown counts for the metadata that holds it (R36)."""
+        self.is_fenced = True
+        self.state = BrokerState.SHUTTING_DOWN
+        return StopReason(text, is_failure=True)
+
     def _stop(self, text: str) -> StopReason:
         self.state = BrokerState.SHUTTING_DOWN
         return StopReason(text, is_failure=False)

@@ -82,13 +82,14 @@ class MetadataLineage:
         """The same for the local logs: the log of a deleted or moved partition was assigned here once."""
         if self._given is None or self._has_dropped_given:
             return None
-        strange = sum(key not in self._given for key in logs)
-        if not strange:
+        return _problem_with_logs(logs, self._given)
+
+    def problem_with_snapshot(self, state: MetadataState, logs: Collection[PartitionId]) -> str | None:
+        """The same for a snapshot that comes while metadata is followed: what was assigned here before is in
+        it, or in its history."""
+        if state.history.has_dropped_assignments:
             return None
-        return (
-            f"the controllers' metadata is not what this broker has seen: {strange} of its {len(logs)} "
-            f"partitions were never assigned to it there. {_ADVICE}"
-        )
+        return _problem_with_logs(logs, known_partitions(state, self._broker_id))
 
     def followed(self, broker_epoch: int, incarnation_id: bytes) -> bool:
         """Follow the metadata from now on. True when the registration is new and must be stored."""
@@ -96,3 +97,13 @@ class MetadataLineage:
         self.broker_epoch, self._incarnation_id, self._is_found = broker_epoch, incarnation_id, True
         self._given = None
         return is_new
+
+
+def _problem_with_logs(logs: Collection[PartitionId], given: set[PartitionId]) -> str | None:
+    strange = sum(key not in given for key in logs)
+    if not strange:
+        return None
+    return (
+        f"the controllers' metadata is not what this broker has seen: {strange} of its {len(logs)} "
+        f"partitions were never assigned to it there. {_ADVICE}"
+    )

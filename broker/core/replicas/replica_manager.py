@@ -113,6 +113,8 @@ class ReplicaManager:
         )
         #: roles are taken: the image holds the broker's own registration (N-2)
         self.has_roles = False
+        #: a snapshot was of other metadata: nothing of that is applied while the process ends
+        self._is_abandoned = False
         self._lifecycle = lifecycle
         self._lineage = lineage
         self._alter = alter
@@ -142,6 +144,8 @@ class ReplicaManager:
 
     def metadata_committed(self, event: MetadataCommitted, now_ms: int) -> None:
         """Replay committed records; once roles are taken, apply what they change for this broker."""
+        if self._is_abandoned:
+            return
         delta = MetadataDelta(self.image)
         records: list[CommittedRecord] = []
         for offset, raft_epoch, value, timestamp_ms in event.entries:
@@ -154,7 +158,16 @@ class ReplicaManager:
         self._metadata_changed(delta, now_ms)
 
     def snapshot_loaded(self, event: SnapshotLoaded, now_ms: int) -> None:
-        """Take the state of a snapshot; once roles are taken, apply what is different for this broker."""
+        """Take the state of a snapshot; once roles are taken, apply what is different for this broker. When it
+        is of other metadata, this broker ends before it deletes what that does not name."""
+        if self.has_roles and self._logs is not None:
+            problem = self._lineage.problem_with_snapshot(event.state, self._logs)
+            if problem is not None and not self._is_abandoned:
+                self._is_abandoned = True
+                reason = self._lifecycle.abandon(problem)
+                self._effects.append(Stop(reason.text, reason.is_failure))
+        if self._is_abandoned:
+            return
         delta = MetadataDelta.between(self.image, event.state.image)
         self.image, self.history = event.state.image, event.state.history
         self._lineage.loaded(event.state)

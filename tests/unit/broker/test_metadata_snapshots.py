@@ -4,13 +4,14 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from holdfast.broker.core.events import ControllerChanged, DeleteLog, LogsLoaded, Started
+from holdfast.broker.core.events import ControllerChanged, DeleteLog, LogsLoaded, Started, Stop
 from holdfast.broker.core.replicas.partition import Role
 from holdfast.cli.inspect import metadata_log
 from holdfast.cli.inspect.partition_story import story_of
+from holdfast.metadata import history as history_module
 from holdfast.metadata.delta import MetadataDelta
 from holdfast.metadata.ids import PartitionId
-from holdfast.metadata.records import NoOpRecord, TopicRecord, UnfenceBrokerRecord
+from holdfast.metadata.records import NoOpRecord, RemoveTopicRecord, TopicRecord, UnfenceBrokerRecord
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.broker_registration import BrokerRegistrationResponse
 from holdfast.protocol.messages.topics import CreatableTopic, CreateTopicsRequest, DeleteTopicsRequest
@@ -158,8 +159,38 @@ def test_what_a_snapshot_changes_is_applied_like_records() -> None:
 def test_a_topic_that_a_snapshot_does_not_have_is_deleted() -> None:
     harness = CoreHarness().join(partition(1))
     own = harness.core.lifecycle.broker_epoch
-    harness.snapshot(*([NoOpRecord()] * own), register(1, own))
+    was_here = (TopicRecord("t", TOPIC), partition(1), RemoveTopicRecord(TOPIC))
+    harness.snapshot(*was_here, *([NoOpRecord()] * (own - 3)), register(1, own))
     assert harness.core.partitions == {}
+    assert [effect.key for effect in harness.others if isinstance(effect, DeleteLog)] == [KEY]
+
+
+def test_a_snapshot_of_other_metadata_ends_a_broker_with_roles_and_deletes_nothing() -> None:
+    """The controllers were restored from a backup while it ran, and then made more of another metadata."""
+    harness = CoreHarness().join(partition(1))
+    own, image = harness.core.lifecycle.broker_epoch, harness.core.image
+    harness.others.clear()
+    harness.snapshot(*([NoOpRecord()] * own), register(1, own))
+    (stop,) = harness.others
+    assert isinstance(stop, Stop)
+    assert stop.is_failure
+    assert "1 of its 1 partitions were never assigned to it" in stop.text
+    assert "No partition was deleted" in stop.text
+    harness.metadata(RemoveTopicRecord(TOPIC))
+    assert harness.core.image is image, "what comes after the snapshot is of the other metadata too"
+    assert harness.others == [stop]
+    assert KEY in harness.logs
+    assert harness.core.lifecycle.broker_epoch == own, "its clean shutdown counts with the true metadata back"
+    harness.tick(5_000)
+    assert harness.calls == [], "no heartbeat, no registration"
+
+
+def test_a_snapshot_that_has_dropped_assignments_is_no_evidence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(history_module, "ASSIGNMENTS_MAX", 0)
+    harness = CoreHarness().join(partition(1))
+    own = harness.core.lifecycle.broker_epoch
+    was_here = (TopicRecord("t", TOPIC), partition(1), RemoveTopicRecord(TOPIC))
+    harness.snapshot(*was_here, *([NoOpRecord()] * (own - 3)), register(1, own))
     assert [effect.key for effect in harness.others if isinstance(effect, DeleteLog)] == [KEY]
 
 
