@@ -8,6 +8,7 @@ which the event loop has its turn.
 import logging
 import posixpath
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple, Protocol
 
 from holdfast.raft.core.control_records import SnapshotHeaderRecord, directory_rows
@@ -19,6 +20,7 @@ from holdfast.raft.core.snapshot_format import (
     parse_name,
 )
 from holdfast.runtime.api import Buffer, DiskError, File, FileMissing, Runtime
+from holdfast.storage.shortage import waited_out
 from holdfast.storage.turn import next_turn
 
 #: Snapshots that are kept: when the newest turns out to be damaged, the log goes on from the one before.
@@ -120,12 +122,29 @@ class SnapshotFiles:
         """Read one from its beginning to its end. Raises: CorruptSnapshot, DiskError."""
         file = await self._disk.open(self._path(id, suffix), create=False)
         try:
-            loaded = await _read(file, id, sink)
+            loaded = await self._read(file, id, sink)
         except (DiskError, CorruptSnapshot):
             await file.close()
             raise
         await file.close()
         return loaded
+
+    async def _read(self, file: File, id: SnapshotId, sink: SnapshotSink) -> Loaded:
+        decoder = SnapshotDecoder(id)
+        position = 0
+
+        async def next_piece() -> bytes:
+            return file.read_at(position, _READ_BYTES)
+
+        try:
+            while position < file.size:
+                piece = await waited_out(self._clock, next_piece)
+                position += len(piece)
+                sink.take(decoder.feed(piece))
+                await next_turn()
+            return Loaded(id, decoder.finish(), sink.state(id.offset), file.size)
+        except ValueError as error:
+            raise CorruptSnapshot(str(error)) from error
 
     async def check(self, id: SnapshotId, suffix: str = "") -> bool:
         """True when the file is whole. Raises: DiskError."""
@@ -174,6 +193,8 @@ class SnapshotFiles:
             size_bytes = file.size
         except (DiskError, GivenUp):
             await file.close()
+            with suppress(DiskError):  # the next start deletes it, if this disk takes no more
+                await self._disk.unlink(self._path(id, _WRITING))
             raise
         await file.close()
         await self._name(id, _WRITING)
@@ -209,9 +230,17 @@ class SnapshotFiles:
         """Write a piece of the leader's snapshot aside; position 0 begins anew. Raises: DiskError."""
         if position == 0:
             await self._close_received()
+            await self._drop_given_up(id)
             self._received = await self._begin(self._path(id, _FETCHING))
         assert self._received is not None and self._received.size == position, "pieces come in order"
         self._received.append([data])
+
+    async def _drop_given_up(self, id: SnapshotId) -> None:
+        """Delete what was fetched of any but this one."""
+        for name in await self._disk.listdir(self._folder):
+            other = parse_name(name.removesuffix(_FETCHING)) if name.endswith(_FETCHING) else None
+            if other not in (None, id):
+                await self._disk.unlink(posixpath.join(self._folder, name))
 
     async def refuse(self, id: SnapshotId) -> None:
         """Delete what was fetched. Raises: DiskError."""
@@ -259,20 +288,6 @@ class SnapshotFiles:
 
     def _path(self, id: SnapshotId, suffix: str = "") -> str:
         return posixpath.join(self._folder, id.file_name + suffix)
-
-
-async def _read(file: File, id: SnapshotId, sink: SnapshotSink) -> Loaded:
-    decoder = SnapshotDecoder(id)
-    position = 0
-    try:
-        while position < file.size:
-            piece = file.read_at(position, _READ_BYTES)
-            position += len(piece)
-            sink.take(decoder.feed(piece))
-            await next_turn()
-        return Loaded(id, decoder.finish(), sink.state(id.offset), file.size)
-    except ValueError as error:
-        raise CorruptSnapshot(str(error)) from error
 
 
 def _batches(values: Iterator[bytes]) -> Iterator[list[bytes]]:

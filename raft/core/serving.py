@@ -261,7 +261,7 @@ def answer_parked(member: Member, leader: Leader) -> None:
 
 
 def _data(member: Member, leader: Leader) -> FetchResponse:
-    """With high watermark 0 until a record of this epoch is committed (K12). Before, more may be committed than
-    this node was told or its snapshot proves: who took that for all would count as caught up (R113)."""
+    """With high watermark 0 until a record of this epoch is committed (K12). Before, more may be committed
+    than this node was told or its snapshot proves: who took that for all would count as caught up (R113)."""
     committed = member.high_watermark if member.high_watermark > leader.epoch_start_offset else 0
     return answers.data(member.config.node_id, member.state.raft_epoch, member.shape, committed)

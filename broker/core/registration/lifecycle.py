@@ -344,8 +344,8 @@ class Lifecycle:
         return StopReason(text, is_failure=True)
 
     def abandon(self, text: str) -> StopReason:
-        """Stop without another word to the controllers. The registration remains: all was done under it, and a
-        clean shutdown counts for the metadata that holds it (R36)."""
+        """Stop without another word to the controllers. The registration remains: all was done under it, and
+        a clean shutdown counts for the metadata that holds it (R36)."""
         self.is_fenced = True
         self.state = BrokerState.SHUTTING_DOWN
         return StopReason(text, is_failure=True)

@@ -158,8 +158,8 @@ class ReplicaManager:
         self._metadata_changed(delta, now_ms)
 
     def snapshot_loaded(self, event: SnapshotLoaded, now_ms: int) -> None:
-        """Take the state of a snapshot; once roles are taken, apply what is different for this broker. When it
-        is of other metadata, this broker ends before it deletes what that does not name."""
+        """Take the state of a snapshot; once roles are taken, apply what is different for this broker. When
+        it is of other metadata, this broker ends before it deletes what that does not name."""
         if self.has_roles and self._logs is not None:
             problem = self._lineage.problem_with_snapshot(event.state, self._logs)
             if problem is not None and not self._is_abandoned:
