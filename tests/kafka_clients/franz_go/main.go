@@ -150,6 +150,11 @@ func remove(ctx context.Context, options []kgo.Opt, topic string) {
 	defer client.Close()
 	admin := kadm.NewClient(client)
 	groups, err := admin.DeleteGroups(ctx, topic)
+	// The first question about a group makes the topic of the offsets, which takes a moment.
+	for attempt := 0; errors.Is(err, kerr.CoordinatorNotAvailable) && attempt < 100; attempt++ {
+		time.Sleep(100 * time.Millisecond)
+		groups, err = admin.DeleteGroups(ctx, topic)
+	}
 	check(err, "delete group")
 	check(groups.Error(), "delete group", kerr.GroupIDNotFound)
 	deleted, err := admin.DeleteTopics(ctx, topic)
