@@ -279,18 +279,31 @@ class SimLoop(asyncio.AbstractEventLoop):
         """The run is over: close what is left, in order, with everything fenced."""
         for process in self._processes:
             process.is_dead = True
+        outer = events._get_running_loop()
+        events._set_running_loop(self)
+        try:
+            self._close_tasks()
+        finally:
+            events._set_running_loop(outer)
+        for process in self._processes:
             process.ready.clear()
-            for task in process.tasks:
+        self._timers.clear()
+        self._runnable.clear()
+        self._graveyard.clear()
+        self._is_closed = True
+
+    def _close_tasks(self) -> None:
+        """What is closed may start something else on its way out: that is closed, too."""
+        closed: set[asyncio.Task[Any]] = set()
+        while left := [task for process in self._processes for task in process.tasks if task not in closed]:
+            closed.update(left)
+            for task in left:
                 if not task.done():
                     task._log_destroy_pending = False  # type: ignore[attr-defined]
                     coroutine = task.get_coro()
                     assert coroutine is not None
                     with suppress(Exception):  # what dies with the world may complain
                         coroutine.close()
-        self._timers.clear()
-        self._runnable.clear()
-        self._graveyard.clear()
-        self._is_closed = True
 
     # --- asyncio.AbstractEventLoop ---------------------------------------------------------------------
 

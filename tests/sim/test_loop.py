@@ -2,11 +2,13 @@
 
 import asyncio
 import gc
+import warnings
 import weakref
 from collections.abc import Iterator
 
 import pytest
 
+from holdfast.runtime.tasks import HeldTasks
 from holdfast.sim.machine.choices import Choices
 from holdfast.sim.machine.loop import Deadlock, Process, SimLoop, make_loop
 
@@ -166,3 +168,27 @@ def test_a_failing_callback_is_told_to_its_own_process(loop: SimLoop) -> None:
             process.call(fail)
     settle(loop)
     assert [name for name, _ in heard] == ["b"]
+
+
+def test_what_is_started_by_a_task_that_is_closed_is_closed_as_well() -> None:
+    """A warning of a coroutine that was never awaited would end whichever test runs when it is collected."""
+    loop = make_loop(Choices("loop").stream("sched"))
+    process = loop.process("one")
+
+    async def last_words() -> None:
+        raise AssertionError("it never runs")
+
+    async def work() -> None:
+        try:
+            await asyncio.get_running_loop().create_future()
+        finally:
+            HeldTasks().start("last words", last_words())
+
+    start(process, work())
+    settle(loop)
+    loop.dispose()
+    del loop, process
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        gc.collect()
+    assert not warned
