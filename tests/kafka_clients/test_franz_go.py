@@ -7,7 +7,6 @@ import pytest
 
 from holdfast.testing import HoldfastCluster
 from tests.kafka_clients.judges import franz_go
-from tests.kafka_clients.kills import kills_in_turn
 from tests.kafka_clients.programs import compiled, run
 
 pytestmark = [
@@ -71,12 +70,3 @@ own_tests = pytest.mark.parametrize("name", ["TestClient_Produce", "TestGroupETL
 def test_tests_of_the_clients_own_suite_pass(suite: Path, cluster: HoldfastCluster, name: str) -> None:
     cluster.restart()
     check_own_test(suite, cluster.kafka_bootstrap, name)
-
-
-def test_a_test_of_the_clients_own_suite_passes_while_brokers_are_killed(
-    suite: Path, cluster: HoldfastCluster
-) -> None:
-    cluster.restart()
-    with kills_in_turn(cluster) as kills:
-        for _ in kills.rounds():
-            check_own_test(suite, cluster.kafka_bootstrap, "TestClient_Produce")
