@@ -74,9 +74,10 @@ def test_the_commands_of_the_readme_work_in_their_order(tmp_path: Path) -> None:
     assert sorted(output("console-consumer", "t --from-beginning").split(), key=int) == [
         str(number) for number in range(1, 1001)
     ]
-    assert [line.split()[5] for line in output("consumer-groups").splitlines()[2:]] == ["0", "0", "0"], (
-        "the lag"
-    )
+    # a partition that got no record has a row when its beginning was looked up before the consumer ended
+    rows = [line.split() for line in output("consumer-groups").splitlines()[2:]]
+    assert {row[5] for row in rows} == {"0"}, "the lag"
+    assert sum(int(row[3]) for row in rows) == 1000, "how far the group has come"
     assert [line.split()[-1] for line in output("--durability").splitlines()] == ["STATE", "OK", "OK", "OK"]
     assert output("can-stop").startswith("CAN-STOP OK: ")
     assert len(re.findall("Reassignment of partition t-[012] is completed", output("--execute"))) == 3
