@@ -100,6 +100,7 @@ FORWARDED_APIS = (
     ApiKey.UNREGISTER_BROKER,
     ApiKey.ADD_RAFT_VOTER,
     ApiKey.FETCH_SNAPSHOT,
+    ApiKey.RESIGN_QUORUM_LEADER,
 )
 #: What the coordinator of a group answers, or in one case any broker.
 GROUP_APIS = (

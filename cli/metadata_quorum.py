@@ -1,6 +1,7 @@
-"""`holdfast metadata-quorum`: show the quorum; take in a voter's new directory after its disk was lost (K8).
+"""`holdfast metadata-quorum`: show the quorum; let its leader resign (K6); take in a voter's new directory
+after its disk was lost (K8).
 
-Kafka does the latter in two steps, `kafka-metadata-quorum remove-controller` and `add-controller`.
+Kafka does the last in two steps, `kafka-metadata-quorum remove-controller` and `add-controller`.
 """
 
 from typing import Any
@@ -132,6 +133,34 @@ def readmit(voter_id: int, directory_id: bytes | None, **given: Any) -> None:
         taken = await session.admin.add_raft_voter(voter_id, directory_id, timeout_ms=session.timeout_ms)
         answer.data = {"voter_id": voter_id, "directory_id": taken.hex()}
         text.append(f"Voter {voter_id} counts with directory {taken.hex()} from now on.")
+
+    ask(given, answer, act)
+    answer.finish(given["output"], "\n".join(text))
+
+
+@command.command(short_help="Let the leader hand over to another voter.")
+@bootstrap
+@output
+def resign(**given: Any) -> None:
+    """End the epoch of the quorum's leader: a voter that has its log is the next active controller.
+
+    Of use before a controller is taken away for long; one that is stopped cleanly does so by itself.
+    """
+    answer = CommandAnswer("metadata-quorum-resign")
+    text: list[str] = []
+
+    async def act(session: AdminSession) -> None:
+        former, quorum = await session.admin.resign_quorum_leader(timeout_ms=session.timeout_ms)
+        answer.data = {
+            "former_leader_id": former.leader_id,
+            "former_epoch": former.raft_epoch,
+            "leader_id": quorum.leader_id,
+            "leader_epoch": quorum.raft_epoch,
+        }
+        text.append(
+            f"Controller {former.leader_id} has resigned from epoch {former.raft_epoch}; "
+            f"controller {quorum.leader_id} leads epoch {quorum.raft_epoch}."
+        )
 
     ask(given, answer, act)
     answer.finish(given["output"], "\n".join(text))

@@ -6,6 +6,7 @@ partitions are in `admin_partitions`, those about configuration and features in 
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from types import TracebackType
 from typing import NamedTuple
 
@@ -14,7 +15,7 @@ from holdfast.client.admin_configs import ConfigEntry, Features, FeatureUpdate, 
 from holdfast.client.admin_groups import GroupDescription, GroupListing, GroupOffset
 from holdfast.client.admin_partitions import NewPartitions, Reassignment
 from holdfast.client.admin_rows import ask_whole, check_complete, raise_refusal
-from holdfast.client.cluster_client import ClusterClient
+from holdfast.client.cluster_client import ASK_BACKOFF, ClusterClient
 from holdfast.client.core.errors import ClientError, RowError, code_of
 from holdfast.client.core.replica_log import ReplicaLog
 from holdfast.client.core.wanted_topics import portions_of
@@ -22,6 +23,7 @@ from holdfast.client.delete_records import delete_records
 from holdfast.client.epoch_ends import EpochEnd, epoch_ends
 from holdfast.client.list_offsets import FoundOffset, list_offsets
 from holdfast.client.own_runtime import ClientRuntime
+from holdfast.client.repetitions import Repetitions
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.elect_leaders import ElectionKind
 from holdfast.protocol.messages.fetch import FetchPartitionResponse
@@ -37,6 +39,8 @@ from holdfast.protocol.messages.quorum import (
     AddRaftVoterResponse,
     DescribeQuorumRequest,
     DescribeQuorumResponse,
+    ResignQuorumLeaderRequest,
+    ResignQuorumLeaderResponse,
 )
 from holdfast.protocol.messages.topics import (
     CreatableTopic,
@@ -266,6 +270,29 @@ class Admin:
         if not (maybe_done and answer.error_code == ErrorCode.DUPLICATE_VOTER):
             raise_refusal(answer.error_code, answer.error_message, "AddRaftVoter")
         return answer.directory_id or directory_id or b""
+
+    async def resign_quorum_leader(
+        self, *, timeout_ms: float = _TIMEOUT_MS
+    ) -> tuple[DescribeQuorumResponse, DescribeQuorumResponse]:
+        """Let the leader of the metadata quorum hand over to another voter; returns (the quorum before, as
+        the next leader sees it). Raises: ClientError, also for a quorum of one, TimedOut."""
+        repetitions = Repetitions(self._clock, timeout_ms, ASK_BACKOFF)
+        left_ms = partial(repetitions.left_ms, int(timeout_ms))
+        former = await self.describe_quorum(timeout_ms=left_ms())
+        answer: ResignQuorumLeaderResponse
+        answer, _ = await self._cluster.ask(
+            ResignQuorumLeaderRequest(former.raft_epoch),
+            left_ms(),
+            code_of_answer=lambda found: code_of(found.error_code),
+            what="ResignQuorumLeader",
+        )
+        raise_refusal(answer.error_code, answer.error_message, "ResignQuorumLeader")
+        while True:
+            quorum = await self.describe_quorum(timeout_ms=left_ms())
+            if quorum.raft_epoch > former.raft_epoch:
+                return former, quorum
+            text = f"epoch {former.raft_epoch} of the metadata quorum has not ended"
+            await repetitions.pause(text, ErrorCode.REQUEST_TIMED_OUT)
 
     async def list_offsets(
         self, timestamps: Mapping[tuple[str, int], int], *, timeout_ms: float = _TIMEOUT_MS

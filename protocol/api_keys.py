@@ -1,4 +1,6 @@
-"""Numbers of the RPCs: KIP-966 and KIP-1275 give their own, the rest are Kafka's (D3, D8.7)."""
+"""Numbers of the RPCs: KIP-966 and KIP-1275 give their own, the rest are Kafka's (D3, D8.7); what Kafka does
+not have begins at 1000.
+"""
 
 from enum import IntEnum
 
@@ -49,3 +51,4 @@ class ApiKey(IntEnum):
     GET_REPLICA_LOG_INFO = 70
     DESCRIBE_TOPIC_PARTITIONS = 74
     ADD_RAFT_VOTER = 80
+    RESIGN_QUORUM_LEADER = 1000

@@ -75,6 +75,7 @@ _REPLY_APIS = (
     ApiKey.DESCRIBE_QUORUM,
     ApiKey.ADD_RAFT_VOTER,
     ApiKey.FETCH_SNAPSHOT,
+    ApiKey.RESIGN_QUORUM_LEADER,
 )
 
 _log = logging.getLogger("holdfast.raft")

@@ -149,6 +149,11 @@ APIS: dict[ApiKey, Api] = {
         ),
         Api(ApiKey.FETCH_SNAPSHOT, quorum.FetchSnapshotRequest, quorum.FetchSnapshotResponse),
         Api(ApiKey.ADD_RAFT_VOTER, quorum.AddRaftVoterRequest, quorum.AddRaftVoterResponse),
+        Api(
+            ApiKey.RESIGN_QUORUM_LEADER,
+            quorum.ResignQuorumLeaderRequest,
+            quorum.ResignQuorumLeaderResponse,
+        ),
     )
 }
 

@@ -1,5 +1,5 @@
 """Vote (52), BeginQuorumEpoch (53), EndQuorumEpoch (54), DescribeQuorum (55), FetchSnapshot (59),
-AddRaftVoter (80) (K1-K16).
+AddRaftVoter (80), ResignQuorumLeader (1000) (K1-K16).
 """
 
 from holdfast.protocol.schema.fields import (
@@ -164,3 +164,19 @@ class FetchSnapshotResponse:
     size: int = field(int64, "Bytes of the whole file, -1 on error.")
     position: int = field(int64, "Where the bytes belong.")
     data: memoryview = field(records, "Bytes of the file, some unless it ends there.")
+
+
+@message
+class ResignQuorumLeaderRequest:
+    """Let the leader of the metadata quorum hand over to a voter that has its log (K6). Brokers forward it.
+    Who asks twice ends one epoch: nothing is to be done about one that is over."""
+
+    raft_epoch: int = field(int32, "The epoch that is to end.")
+
+
+@message
+class ResignQuorumLeaderResponse:
+    """The epoch is over; DescribeQuorum tells who leads the next."""
+
+    error_code: int = field(int16, "NONE, NOT_LEADER_OR_FOLLOWER, INVALID_REQUEST for the only voter.")
+    error_message: str | None = field(nullable(sentence), "What to do about the error.")

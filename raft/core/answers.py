@@ -80,6 +80,21 @@ def check_end(request: EndQuorumEpochRequest, config: RaftConfig, state: QuorumS
     )
 
 
+def check_resign(
+    asked_epoch: int, is_leader: bool, config: RaftConfig, raft_epoch: int, leader_hint: int
+) -> Refusal | None:
+    """Why an operator's wish that the leader resigns is refused, None if it is not."""
+    if not is_leader:
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER, f"not the leader: ask node {leader_hint}, or again later"
+    if asked_epoch > raft_epoch:
+        return ErrorCode.INVALID_REQUEST, (
+            f"there was no epoch {asked_epoch} yet: node {config.node_id} leads epoch {raft_epoch}"
+        )
+    if not config.other_voters:
+        return ErrorCode.INVALID_REQUEST, "the only voter of the quorum has no successor"
+    return None
+
+
 def check_fetch(request: FetchRequest, config: RaftConfig) -> Refusal | None:
     """Why a fetch of the metadata log is refused as a whole, None if it is not."""
     refusal = _check_cluster(request.cluster_id, config)

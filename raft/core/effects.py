@@ -20,6 +20,8 @@ from holdfast.protocol.messages.quorum import (
     FetchSnapshotRequest,
     FetchSnapshotResponse,
     QuorumEpochResponse,
+    ResignQuorumLeaderRequest,
+    ResignQuorumLeaderResponse,
     VoteRequest,
     VoteResponse,
 )
@@ -36,6 +38,7 @@ RaftRequest: TypeAlias = (
     | DescribeQuorumRequest
     | AddRaftVoterRequest
     | FetchSnapshotRequest
+    | ResignQuorumLeaderRequest
 )
 RaftResponse: TypeAlias = (
     VoteResponse
@@ -44,6 +47,7 @@ RaftResponse: TypeAlias = (
     | DescribeQuorumResponse
     | AddRaftVoterResponse
     | FetchSnapshotResponse
+    | ResignQuorumLeaderResponse
 )
 
 

@@ -14,6 +14,8 @@ from holdfast.protocol.messages.quorum import (
     FetchSnapshotRequest,
     QuorumEpochResponse,
     QuorumReplica,
+    ResignQuorumLeaderRequest,
+    ResignQuorumLeaderResponse,
     VoteRequest,
     VoteResponse,
 )
@@ -43,6 +45,8 @@ def serve(member: Member, token: int, request: RaftRequest, wall_ms: int) -> Non
             _describe(member, token, wall_ms)
         case AddRaftVoterRequest():
             _add_voter(member, token, request)
+        case ResignQuorumLeaderRequest():
+            _resign(member, token, request)
 
 
 def _vote(member: Member, token: int, request: VoteRequest) -> None:
@@ -107,6 +111,14 @@ def _describe(member: Member, token: int, wall_ms: int) -> None:
     voters = role.describe_voters(own, to_wall_ms)
     observers = role.describe_observers(to_wall_ms)
     member.reply(token, answers.describe(config.node_id, epoch, member.high_watermark, voters, observers))
+
+
+def _resign(member: Member, token: int, request: ResignQuorumLeaderRequest) -> None:
+    is_leader, epoch = isinstance(member.role, Leader), member.state.raft_epoch
+    refusal = answers.check_resign(request.raft_epoch, is_leader, member.config, epoch, member.leader_hint)
+    if refusal is None and request.raft_epoch == epoch:
+        member.resign("an operator asked for it (K6)")
+    member.reply(token, ResignQuorumLeaderResponse(*(refusal or (ErrorCode.NONE, None))))
 
 
 # --- directories of voters (K8) ------------------------------------------------------------------------

@@ -73,7 +73,12 @@ def test_every_write_of_operators_is_forwarded_by_brokers_and_taken_by_controlle
     }
     writes = {API_OF_REQUEST[request].key for request in WRITES if request not in OPERATIONS}
     # the quorum's leader answers these, not the core
-    of_quorum = {ApiKey.DESCRIBE_QUORUM, ApiKey.ADD_RAFT_VOTER, ApiKey.FETCH_SNAPSHOT}
+    of_quorum = {
+        ApiKey.DESCRIBE_QUORUM,
+        ApiKey.ADD_RAFT_VOTER,
+        ApiKey.FETCH_SNAPSHOT,
+        ApiKey.RESIGN_QUORUM_LEADER,
+    }
     assert set(FORWARDED_APIS) == writes - of_brokers | of_quorum
     assert set(CORE_APIS) == writes | set(QUESTION_APIS)
 

@@ -58,6 +58,7 @@ from holdfast.protocol.messages.quorum import (
     BeginQuorumEpochRequest,
     EndQuorumEpochRequest,
     FetchSnapshotRequest,
+    ResignQuorumLeaderRequest,
     VoteRequest,
 )
 from holdfast.protocol.messages.reassignments import (
@@ -189,6 +190,7 @@ REQUESTS: dict[str, Make] = {
     "begin quorum epoch": lambda c: BeginQuorumEpochRequest("cluster", 102, 2, 101),
     "add raft voter": lambda c: AddRaftVoterRequest(101, b"d" * 16),
     "fetch snapshot": lambda c: FetchSnapshotRequest("cluster", 102, 1, 1, 5, 0, 1 << 20, None),
+    "resign quorum leader": lambda c: ResignQuorumLeaderRequest(1),
     "end quorum epoch": lambda c: EndQuorumEpochRequest("cluster", 101, 1, (101,)),
 }
 

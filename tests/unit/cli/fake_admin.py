@@ -125,6 +125,13 @@ class FakeAdmin:
         self._ask("add_raft_voter", voter_id, directory_id)
         return directory_id or bytes(range(16))
 
+    async def resign_quorum_leader(
+        self, *, timeout_ms: float = 0
+    ) -> tuple[DescribeQuorumResponse, DescribeQuorumResponse]:
+        self._ask("resign_quorum_leader")
+        quorum = await self.describe_quorum()
+        return quorum, replace(quorum, leader_id=102, raft_epoch=quorum.raft_epoch + 1)
+
     async def list_offsets(
         self, timestamps: Mapping[tuple[str, int], int], *, timeout_ms: float = 0
     ) -> dict[TopicPartition, FoundOffset]:

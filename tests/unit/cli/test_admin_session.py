@@ -46,6 +46,7 @@ def test_the_stand_in_takes_what_the_real_client_takes(name: str) -> None:
         (("replica-verification",), "describe_topics"),
         (("metadata-quorum", "describe"), "describe_quorum"),
         (("metadata-quorum", "readmit", "--voter", "3"), "add_raft_voter"),
+        (("metadata-quorum", "resign"), "resign_quorum_leader"),
     ],
 )
 def test_what_the_cluster_refuses_is_one_sentence_and_exit_code_1(

@@ -162,6 +162,7 @@ QUESTIONS = [
     ["reassign-partitions", "--list"],
     ["cluster", "unregister", "--id", "3"],
     ["metadata-quorum", "readmit", "--voter", "3"],
+    ["metadata-quorum", "resign"],
     ["get-offsets"],
     ["consumer-groups", "--list"],
     ["consumer-groups", "--describe", "--group", "g"],

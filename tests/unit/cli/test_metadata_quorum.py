@@ -60,3 +60,9 @@ def test_status_and_replication_choose_what_is_shown(
     text = holdfast("metadata-quorum", "describe", *words).stdout
     assert ("CurrentVoters:    [101,102,103]" in text) is has_status
     assert (["102", "40", "10"] in [line.split()[:3] for line in text.splitlines()]) is has_table
+
+
+@pytest.mark.usefixtures("quorum")
+def test_who_leads_after_a_resignation_is_said(holdfast: Callable[..., Result]) -> None:
+    result = holdfast("metadata-quorum", "resign")
+    assert result.stdout == "Controller 101 has resigned from epoch 7; controller 102 leads epoch 8.\n"

@@ -4,6 +4,7 @@ Owns what a machine is to a test: it can boot, stop, be killed, lose its power. 
 """
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from holdfast.protocol.messages.quorum import AddRaftVoterRequest, AddRaftVoterResponse
 from holdfast.raft.committed import CommittedEntry
@@ -255,16 +256,20 @@ class Cluster:
         self, leader: Machine, voter_id: int, directory_id: bytes | None = None
     ) -> AddRaftVoterResponse:
         """The answer to an operator who takes in the new disk of a voter."""
+        answer: AddRaftVoterResponse = await self.ask(leader, AddRaftVoterRequest(voter_id, directory_id))
+        return answer
+
+    async def ask(self, machine: Machine, request: Any) -> Any:
+        """The answer to an operator."""
         runtime, _ = memory_runtime(clock=self.clock, network=self.network)
-        channel = Channel(runtime, *self.voters[leader.id], "operator")
+        channel = Channel(runtime, *self.voters[machine.id], "operator")
         await channel.connect(1_000)
-        call = channel.call_soon(AddRaftVoterRequest(voter_id, directory_id), 5_000)
+        call = channel.call_soon(request, 5_000)
         while not call.done():
             await settle()
             await self.clock.advance(10)
         channel.close()
-        answer: AddRaftVoterResponse = call.result()
-        return answer
+        return call.result()
 
     async def stop(self) -> None:
         """Stop what runs."""

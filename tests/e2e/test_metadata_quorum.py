@@ -1,4 +1,4 @@
-"""A controller comes back without its disk: what was acknowledged stays, and an operator takes it in."""
+"""The quorum by its tool: a controller that lost its disk is taken in, and one resigns when asked to."""
 
 import json
 import shutil
@@ -20,9 +20,9 @@ def says(cluster: LocalCluster, node: Node, text: str) -> bool:
     return text in cluster.log_file(node).read_text(encoding="utf-8")
 
 
-def readmit(cluster: LocalCluster, node: Node) -> dict[str, Any]:
-    words = ["metadata-quorum", "readmit", "--bootstrap-controller", cluster.bootstrap_controllers]
-    result = CliRunner().invoke(main, [*words, "--voter", str(node.node_id), "--output", "json"])
+def metadata_quorum(cluster: LocalCluster, action: str, *words: str) -> dict[str, Any]:
+    where = ["--bootstrap-controller", cluster.bootstrap_controllers, "--output", "json"]
+    result = CliRunner().invoke(main, ["metadata-quorum", action, *where, *words])
     body: dict[str, Any] = json.loads(result.stdout)
     return body
 
@@ -50,8 +50,24 @@ def test_acknowledged_metadata_outlives_a_wiped_controller_and_one_that_lags(
     cluster.wait_ready([first, lagging, *cluster.brokers])
     assert names <= set(look.ask(lambda admin: admin.list_topics()))
     assert not cluster.is_ready(wiped)
-    wait_until(lambda: readmit(cluster, wiped)["ok"])
+    wait_until(lambda: metadata_quorum(cluster, "readmit", "--voter", str(wiped.node_id))["ok"])
     cluster.wait_ready([wiped])
     cluster.kill([first])
     look.create_topic("after", 1, 1, 1)
     assert names | {"after"} <= set(look.ask(lambda admin: admin.list_topics()))
+
+
+def test_the_next_controller_leads_at_once_when_an_operator_lets_the_active_one_resign(
+    make_cluster: Callable[..., LocalCluster],
+) -> None:
+    cluster = make_cluster(brokers=1, controllers=3)
+    look = watch(cluster.bootstrap_servers)
+    former = metadata_quorum(cluster, "describe")["data"]
+    resigned = metadata_quorum(cluster, "resign")["data"]
+    assert (resigned["former_leader_id"], resigned["former_epoch"]) == (
+        former["leader_id"],
+        former["leader_epoch"],
+    )
+    assert resigned["leader_id"] != former["leader_id"]
+    look.create_topic("after", 1, 1, 1)
+    assert "after" in look.ask(lambda admin: admin.list_topics())
