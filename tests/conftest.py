@@ -20,6 +20,10 @@ settings.register_profile("fuzz", parent=patient, derandomize=False, max_example
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 
+#: What a further row of a long table may take where others use the machine as well: a hang is told, late.
+LONG_TIMEOUT_S = 600
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Groups that share a cluster or a session begin first, then what may take longest: no worker has a long
     test left when the others are done."""
