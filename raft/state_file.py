@@ -4,16 +4,19 @@ Owns the file and the actions that wait for it. A later state keeps everything t
 promised (`QuorumState.allows`), so of the states that come during a write only the latest is written next.
 """
 
+import logging
 import posixpath
 from collections.abc import Callable
 from dataclasses import replace
 
-from holdfast.raft.core.quorum import QuorumState
+from holdfast.raft.core.quorum import DamagedQuorumState, QuorumState
 from holdfast.runtime.api import DiskError, Runtime, Task
 from holdfast.storage.checkpoint import read_text, write_atomically
 from holdfast.storage.folders import make_durably
 
 FILE_NAME = "quorum-state"
+
+_log = logging.getLogger("holdfast.raft")
 
 
 class StateFile:
@@ -45,15 +48,20 @@ class StateFile:
         self._task: Task | None = None
 
     async def load(self) -> QuorumState:
-        """The stored state, a new one when there is no file. With it a voter's directory gets its id: it is
-        admitted at once when an earlier build has made the file, which knew of none. Raises: BadQuorumState,
-        DiskError."""
+        """The stored state, a new one when there is no file, or a damaged one of an observer, which never
+        votes. With it a voter's directory gets its id: it is admitted at once when an earlier build has made
+        the file, which knew of none. Raises: BadQuorumState, DiskError."""
         disk = self._runtime.disk
         folder = posixpath.dirname(self._path)
         state = QuorumState()
         if await disk.exists(self._path):
             # An unreadable file is not a missing one: this voter may have given its vote (K5).
-            state = QuorumState.from_json(await read_text(disk, self._path) or "", self._cluster_id)
+            try:
+                state = QuorumState.from_json(await read_text(disk, self._path) or "", self._cluster_id)
+            except DamagedQuorumState as damage:
+                if self._has_directory:
+                    raise
+                _log.warning("%s is made again: %s", self._path, damage.what)
         else:
             await make_durably(disk, folder)
             state = replace(state, is_admitted=not self._has_directory)

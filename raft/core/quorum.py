@@ -81,6 +81,14 @@ class BadQuorumState(ValueError):
     """The quorum-state file is not usable. The text says what to do."""
 
 
+class DamagedQuorumState(BadQuorumState):
+    """What the file holds was never written there. `what` is the text without what to do."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"{what}: put it back as it was at the last stop; or {START_ANEW}")
+        self.what = what
+
+
 @dataclass(frozen=True, slots=True)
 class QuorumState:
     """A member's durable state. Within an epoch, vote and leader are set once (K1, Q-9)."""
@@ -130,15 +138,14 @@ class QuorumState:
     def from_json(text: str, cluster_id: str) -> "QuorumState":
         """The state in a file. One of an earlier build has no directory id: its voter votes on.
 
-        Raises: BadQuorumState.
+        Raises: DamagedQuorumState; BadQuorumState when it is of another cluster or a later build.
         """
-        hint = f"put it back as it was at the last stop; or {START_ANEW}"
         try:
             fields = json.loads(text)
             version, stored_id = fields["data_version"], fields["clusterId"]
             numbers = [fields[name] for name in ("leaderEpoch", "votedId", "leaderId")]
         except (ValueError, KeyError, TypeError, RecursionError) as error:
-            raise BadQuorumState(f"quorum-state cannot be read ({error!r}): {hint}") from None
+            raise DamagedQuorumState(f"quorum-state cannot be read ({error!r})") from None
         if version != _STATE_VERSION:
             raise BadQuorumState(f"quorum-state has version {version}, this software reads {_STATE_VERSION}")
         if stored_id != cluster_id:
@@ -148,14 +155,14 @@ class QuorumState:
             )
         # bool is an int in Python, and a float may be rounded: this software writes neither.
         if not all(type(number) is int and -1 <= number <= _INT32_MAX for number in numbers):
-            raise BadQuorumState(f"quorum-state holds a bad epoch or id ({text.strip()}): {hint}")
+            raise DamagedQuorumState(f"quorum-state holds a bad epoch or id ({text.strip()})")
         directory, is_admitted = fields.get("directoryId"), fields.get("admitted", True)
         if not (directory is None or _is_id(directory)) or type(is_admitted) is not bool:
-            raise BadQuorumState(f"quorum-state holds a bad directory id ({text.strip()}): {hint}")
+            raise DamagedQuorumState(f"quorum-state holds a bad directory id ({text.strip()})")
         epoch, voted, leader = numbers
         # The largest number is not valid either: there must be a next epoch.
         if not FIRST_EPOCH <= epoch < _INT32_MAX:
-            raise BadQuorumState(f"quorum-state holds an impossible epoch ({text.strip()}): {hint}")
+            raise DamagedQuorumState(f"quorum-state holds an impossible epoch ({text.strip()})")
         return QuorumState(
             epoch,
             None if voted == -1 else voted,

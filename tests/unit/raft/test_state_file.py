@@ -1,14 +1,17 @@
-from holdfast.raft.core.quorum import QuorumState
+import pytest
+
+from holdfast.raft.core.quorum import DamagedQuorumState, QuorumState
 from holdfast.raft.state_file import StateFile
 from holdfast.runtime.api import DiskError
 from holdfast.runtime.memory.machine import MemoryWorld, memory_runtime, settle
-from holdfast.storage.checkpoint import read_text
+from holdfast.storage.checkpoint import read_text, write_atomically
+from holdfast.storage.folders import make_durably
 
 
 class Stored:
     """A state file and what it tells."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_voter: bool = False) -> None:
         runtime, self.world = memory_runtime()
         self.told: list[str] = []
         self.failures: list[Exception] = []
@@ -18,6 +21,7 @@ class Stored:
             "c",
             lambda state: self.told.append(f"durable {state.raft_epoch}"),
             self.failures.append,
+            has_directory=is_voter,
         )
 
     def ask(self, name: str) -> None:
@@ -32,6 +36,22 @@ async def stored_epoch(world: MemoryWorld) -> int:
 
 async def test_missing_file_is_a_fresh_state() -> None:
     assert await Stored().file.load() == QuorumState()
+
+
+@pytest.mark.parametrize("text", ["", "{", "\0" * 40, '{"data_version": 0, "clusterId": "c"}'])
+async def test_a_damaged_file_stops_a_voter_which_may_have_voted_and_no_observer(text: str) -> None:
+    for is_voter in (True, False):
+        stored = Stored(is_voter=is_voter)
+        await make_durably(stored.world.disk, "/m")
+        await write_atomically(stored.world.disk, "/m/quorum-state", text)
+        if is_voter:
+            with pytest.raises(DamagedQuorumState, match="put it back"):
+                await stored.file.load()
+            continue
+        assert await stored.file.load() == QuorumState()
+        stored.file.persist(QuorumState(3))
+        await settle()
+        assert await stored_epoch(stored.world) == 3
 
 
 async def test_what_waits_for_a_state_waits_for_exactly_that_write() -> None:
