@@ -19,7 +19,6 @@ settings.register_profile("default", parent=patient, derandomize=True)
 settings.register_profile("fuzz", parent=patient, derandomize=False, max_examples=5_000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
-
 #: What a further row of a long table may take where others use the machine as well: a hang is told, late.
 LONG_TIMEOUT_S = 600
 
@@ -27,6 +26,9 @@ LONG_TIMEOUT_S = 600
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Groups that share a cluster or a session begin first, then what may take longest: no worker has a long
     test left when the others are done."""
+    for item in items:
+        if item.get_closest_marker("long") is not None and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(LONG_TIMEOUT_S))
     items.sort(key=_turn)
 
 
