@@ -37,9 +37,14 @@ async def ensure(disk: Disk, log_dir: str, cluster_id: str, node_id: int, new_di
         return new_directory_id
     found = _decode(await checkpoint.read_text(disk, path), "=")
     for key, expected in (("cluster.id", cluster_id), ("node.id", str(node_id))):
-        if found.get(key) != expected:
+        if key not in found:
             raise LogDirRefused(
-                f"{path}: {key} is {found.get(key)}, this node has {expected}; give it its own log dir, "
+                f"{path} is damaged, it has no {key}: put the file back; or, when this is surely the dir of "
+                f"node {node_id}, write {key}={expected} into it"
+            )
+        if found[key] != expected:
+            raise LogDirRefused(
+                f"{path}: {key} is {found[key]}, this node has {expected}; give it its own log dir, "
                 "or correct its configuration"
             )
     directory_id = decode_id(found.get("directory.id", ""))

@@ -57,7 +57,7 @@ async def test_a_dir_keeps_its_id_and_names_what_does_not_fit() -> None:
         await meta_properties.ensure(disk, "/d", "other", 3, ID)
     file = await disk.open("/d/meta.properties", create=False)
     await file.truncate(0)
-    with pytest.raises(LogDirRefused, match="cluster.id is None"):
+    with pytest.raises(LogDirRefused, match="is damaged, it has no cluster.id"):
         await meta_properties.ensure(disk, "/d", "cluster", 3, ID)
 
 
