@@ -262,7 +262,7 @@ LOGS = {
         says=f"sent with timestamp {TIMESTAMP_MS}, has {TIMESTAMP_MS + 1}",
     ),
     "timestamps that the broker has set": Fault(
-        _batch_with(times=(0, 0, 1, 0, 0), is_append_time=True), 0, says="rules: 20 of 21"
+        _batch_with(times=(0, 0, 1, 0, 0), is_append_time=True), 0, says="rules: 21 of 21"
     ),
     "a batch of which nothing but the values is right": Fault(
         _batch_with(key=None, headers=(), times=(0, 0, 1, 0, 0)),
