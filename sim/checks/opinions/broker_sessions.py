@@ -5,7 +5,7 @@ controller nothing but for its image before and after each event.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from holdfast.controller.core.brokers import cluster_control
@@ -251,7 +251,7 @@ class BrokerSessions:
             ):
                 session.is_ending = True
             if row.in_controlled_shutdown and session.leaves_in_slices:
-                if _seats(after, broker_id) < _seats(before, broker_id):
+                if _seats(after, broker_id) < _seats(_without_deleted(before, after), broker_id):
                     session.leaves_from = after.offset
 
     def _overdue(self, now_ms: int) -> list[str]:
@@ -345,6 +345,15 @@ def _seats(image: MetadataImage, broker_id: int) -> int:
         for topic in image.sorted_topics()
         for _, partition in topic.sorted_partitions()
     )
+
+
+def _without_deleted(before: MetadataImage, after: MetadataImage) -> MetadataImage:
+    """A topic that was deleted is no seat that was left."""
+    gone = [topic for topic in before.sorted_topics() if topic.topic_id not in after.topics]
+    topics, topic_ids = before.topics, before.topic_ids
+    for topic in gone:
+        topics, topic_ids = topics.delete(topic.topic_id), topic_ids.delete(topic.name)
+    return replace(before, topics=topics, topic_ids=topic_ids) if gone else before
 
 
 def _needs_slices(image: MetadataImage, broker_id: int) -> bool:

@@ -6,9 +6,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from immutables import Map
 
+from holdfast.controller.core.brokers import cluster_control
 from holdfast.controller.core.events import ConnectionClosed, Probe, Probed, RequestReceived, Respond, Tick
-from holdfast.metadata.image import MetadataImage
+from holdfast.metadata.image import MetadataImage, TopicImage
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.broker_registration import (
     BrokerHeartbeatRequest,
@@ -339,3 +341,25 @@ def test_a_heartbeat_is_answered_with_what_it_has_led_to_r23(
     if waits:
         controller.does(6, Tick(), after, (answer,))
     assert ["is answered with" in one for one in controller.wrong] == [True] * is_wrong
+
+
+def test_a_topic_that_is_deleted_is_no_seat_that_was_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """R22: the others have to know what made the last leader move, and nothing later."""
+    monkeypatch.setattr(cluster_control, "SLICE_RECORDS_MAX", 1)
+    other = TopicImage("u", b"u" * 16, Map({0: row(leader=2, isr=(1, 2))}))
+
+    def with_other(image: MetadataImage, offset: int) -> MetadataImage:
+        topics = image.topics.set(other.topic_id, other)
+        return replace(
+            image, topics=topics, topic_ids=image.topic_ids.set("u", other.topic_id), offset=offset
+        )
+
+    begun = leaving(1)
+    controller = Controller(with_other(CALM, 40))
+    for broker_id in (2, 3):
+        controller.does(1, beat(broker_id, connection_id=broker_id, offset=99))
+    controller.does(2, beat(1, want_shutdown=True), with_other(begun, 50))
+    controller.does(3, Tick(), replace(begun, offset=200))
+    fenced = begun.brokers.set(1, replace(begun.brokers[1], is_fenced=True))
+    controller.does(4, beat(1, want_shutdown=True), replace(begun, brokers=fenced, offset=201))
+    assert controller.wrong == []
