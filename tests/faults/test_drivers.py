@@ -190,18 +190,19 @@ print("\\n".join(heal_all(Path(sys.argv[1]))))
 
 @pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_faults_are_healed_after_the_end_of_their_driver(cluster: LocalCluster, end: signal.Signals) -> None:
-    driver = subprocess.Popen(
+    with subprocess.Popen(
         [sys.executable, "-c", _DRIVER, str(cluster.folder)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
-    )
-    assert driver.stdout is not None
-    assert driver.stdout.readline() == b"done\n"
-    assert cluster.is_paused(cluster.broker(1))
-    assert cluster.pid(cluster.broker(2)) is None
-    driver.send_signal(end)
-    driver.communicate()
+    ) as driver:
+        assert driver.stdout is not None
+        assert driver.stdout.readline() == b"done\n"
+        assert cluster.is_paused(cluster.broker(1))
+        # its end comes to the driver before it comes to this process, its parent
+        wait_until(lambda: cluster.pid(cluster.broker(2)) is None)
+        driver.send_signal(end)
+        driver.communicate()
     if end == signal.SIGKILL:
         healer = subprocess.run(
             [sys.executable, "-c", _HEALER, str(cluster.folder)], capture_output=True, text=True, check=True
