@@ -39,6 +39,7 @@ from holdfast.broker.core.events import (
     RequestReceived,
     Reset,
     Respond,
+    RespondInSteps,
     RowsOmitted,
     SendFetch,
     SnapshotLoaded,
@@ -172,6 +173,7 @@ class BrokerServer:
         self.replication_bytes_out: dict[str, int] = {}
         self.pump.carry_out |= {
             Respond: self._respond,
+            RespondInSteps: lambda effect: self._long_answers.begin(effect.reply_to, effect.steps),
             AnswerFetch: self._answer_fetch,
             Append: self._append,
             ReadGroupLog: self._read_group_log,

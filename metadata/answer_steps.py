@@ -28,6 +28,11 @@ class Pace:
         return True
 
 
+def is_one_step(rows: int) -> bool:
+    """An answer of so many rows needs no pause."""
+    return rows <= ROWS_A_STEP
+
+
 def in_one_go(steps: AnswerSteps) -> Any:
     """The answer, without a pause."""
     while True:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
 from holdfast.broker.core.replicas.divergence import LogView
+from holdfast.metadata.answer_steps import AnswerSteps
 from holdfast.metadata.ids import PartitionId
 from holdfast.metadata.snapshot import MetadataState
 from holdfast.protocol.errors import ErrorCode
@@ -389,6 +390,15 @@ class Respond:
 
 
 @dataclass(frozen=True, slots=True)
+class RespondInSteps:
+    """Answer a request with much, in small steps, between which others have their turn."""
+
+    reply_to: object
+    #: reads nothing that changes
+    steps: AnswerSteps
+
+
+@dataclass(frozen=True, slots=True)
 class EndWithoutAnswer:
     """Finish a request without an answer (acks 0)."""
 
@@ -611,6 +621,7 @@ Event: TypeAlias = (
 
 Effect: TypeAlias = (
     Respond
+    | RespondInSteps
     | EndWithoutAnswer
     | AnswerFetch
     | AnswerOffsets

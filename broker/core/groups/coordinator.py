@@ -326,10 +326,9 @@ class GroupCoordinator:
     def _fetch(self, event: GroupRequestReceived, request: OffsetFetchRequest) -> None:
         shard = self._shard_of(request.group_id, takes_empty=True)
         if isinstance(shard, Shard):
-            response = self._offsets.fetch(shard, request, self._image())
+            self._offsets.fetch(shard, event.reply_to, request, self._image())
         else:
-            response = OffsetFetchResponse(shard, text_of(shard), ())
-        self._turn.respond(event.reply_to, response)
+            self._turn.respond(event.reply_to, OffsetFetchResponse(shard, text_of(shard), ()))
 
     def _delete_offsets(self, event: GroupRequestReceived, request: OffsetDeleteRequest) -> None:
         shard = self._shard_of(request.group_id)

@@ -12,6 +12,7 @@ from holdfast.broker.core.groups.group import Group, GroupState, StoredOffset
 from holdfast.broker.core.groups.membership import text_of
 from holdfast.broker.core.groups.records import GroupKey, GroupRecord, OffsetKey, OffsetValue
 from holdfast.broker.core.groups.shard import Shard, Turn
+from holdfast.metadata.answer_steps import AnswerSteps, Pace
 from holdfast.metadata.ids import PartitionId
 from holdfast.metadata.image import MetadataImage
 from holdfast.protocol.errors import ErrorCode
@@ -116,17 +117,15 @@ class Offsets:
 
     # --- fetch --------------------------------------------------------------------------------------------
 
-    def fetch(self, shard: Shard, request: OffsetFetchRequest, image: MetadataImage) -> OffsetFetchResponse:
-        """What is committed. Offsets of topics that are gone are not there any more."""
+    def fetch(
+        self, shard: Shard, reply_to: object, request: OffsetFetchRequest, image: MetadataImage
+    ) -> None:
+        """Tell what is committed. Offsets of topics that are gone are not there any more."""
         group = shard.groups.get(request.group_id)
-        stored = {} if group is None else group.offsets
-        asked: Iterable[PartitionId]
-        if request.partitions is None:
-            asked = [key for key in stored if image.partition(*key) is not None]
-        else:
-            asked = [PartitionId(row.topic_id, row.partition_index) for row in request.partitions]
-        rows = tuple(_fetched(key, stored.get(key)) for key in asked)
-        return OffsetFetchResponse(ErrorCode.NONE, None, rows)
+        # they are read after this turn, too
+        stored = {} if group is None else dict(group.offsets)
+        rows = len(stored if request.partitions is None else request.partitions)
+        self._turn.respond_in_steps(reply_to, rows, _fetched(stored, request, image))
 
     # --- delete -------------------------------------------------------------------------------------------
 
@@ -293,7 +292,27 @@ def _without(group: Group, key: PartitionId) -> GroupRecord:
     return GroupRecord(OffsetKey(group.group_id, key.topic_id, key.partition_index), None)
 
 
-def _fetched(key: PartitionId, stored: StoredOffset | None) -> CommittedOffset:
+def _fetched(
+    stored: Mapping[PartitionId, StoredOffset], request: OffsetFetchRequest, image: MetadataImage
+) -> AnswerSteps:
+    rows: list[CommittedOffset] = []
+    pace = Pace()
+    if request.partitions is None:
+        for key, value in stored.items():
+            if pace.is_step_over(1):
+                yield
+            if image.partition(*key) is not None:
+                rows.append(_row(key, value))
+    else:
+        for asked in request.partitions:
+            if pace.is_step_over(1):
+                yield
+            key = PartitionId(asked.topic_id, asked.partition_index)
+            rows.append(_row(key, stored.get(key)))
+    return OffsetFetchResponse(ErrorCode.NONE, None, tuple(rows))
+
+
+def _row(key: PartitionId, stored: StoredOffset | None) -> CommittedOffset:
     if stored is None:
         return CommittedOffset(key.topic_id, key.partition_index, NO_OFFSET, -1, "")
     return CommittedOffset(

@@ -20,6 +20,7 @@ from holdfast.broker.core.events import (
     MoveLogStart,
     ReadGroupLog,
     Respond,
+    RespondInSteps,
 )
 from holdfast.broker.core.groups.config import READ_MAX_BYTES, RETRY_READ_MS, GroupConfig
 from holdfast.broker.core.groups.group import Group, StoredOffset
@@ -37,6 +38,7 @@ from holdfast.broker.core.groups.records import (
 from holdfast.broker.core.groups.snapshot import Snapshot
 from holdfast.broker.core.groups.timers import Timer, Timers, cancel
 from holdfast.broker.core.replicas.partition import Partition
+from holdfast.metadata.answer_steps import AnswerSteps, in_one_go, is_one_step
 from holdfast.metadata.ids import PartitionId
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.record_batch import CorruptBatch, check_batch
@@ -63,6 +65,13 @@ class Turn:
     def respond(self, reply_to: object, message: object) -> None:
         """Answer a request."""
         self.outbox.append(Respond(reply_to, message))
+
+    def respond_in_steps(self, reply_to: object, rows: int, steps: AnswerSteps) -> None:
+        """The same with an answer of so many rows; `steps` read nothing that changes, unless that is few."""
+        if is_one_step(rows):
+            self.respond(reply_to, in_one_go(steps))
+        else:
+            self.outbox.append(RespondInSteps(reply_to, steps))
 
     def after(self, delay_ms: int, call: Callable[[], None]) -> Timer:
         """Make this call later."""

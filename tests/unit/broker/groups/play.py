@@ -22,9 +22,11 @@ from holdfast.broker.core.events import (
     MoveLogStart,
     ReadGroupLog,
     Respond,
+    RespondInSteps,
 )
 from holdfast.broker.core.groups.config import GroupConfig
 from holdfast.broker.core.groups.coordinator import GroupCoordinator
+from holdfast.metadata.answer_steps import AnswerSteps
 from holdfast.metadata.config_keys import BROKER_FILE_KEYS
 from holdfast.metadata.ids import PartitionId
 from holdfast.metadata.image import MetadataImage, TopicImage
@@ -111,6 +113,8 @@ class Play:
         self.appends_slowly = False
         self.appends: list[Append] = []
         self.answers: dict[object, Any] = {}
+        #: answers that are made in steps, by request
+        self.in_steps: dict[object, AnswerSteps] = {}
         self.reads: list[ReadGroupLog] = []
         self.created: list[CreateOffsetsTopic] = []
         self.lines: list[LogLine] = []
@@ -190,6 +194,8 @@ class Play:
                 case Respond(reply_to, message):
                     assert reply_to not in self.answers, f"{reply_to} is answered twice"
                     self.answers[reply_to] = message
+                case RespondInSteps(reply_to, steps):
+                    self.in_steps[reply_to] = steps
                 case Append():
                     self.appends.append(effect)
                     if not self.appends_slowly:

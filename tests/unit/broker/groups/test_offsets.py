@@ -14,6 +14,8 @@ from holdfast.broker.core.groups.offsets import Offsets
 from holdfast.broker.core.groups.records import OffsetKey, decode_group_batches
 from holdfast.broker.core.groups.shard import Turn
 from holdfast.broker.core.groups.subscription import subscribed_topics
+from holdfast.metadata import answer_steps
+from holdfast.metadata.answer_steps import in_one_go
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.committed_offsets import (
     OffsetCommitPartition,
@@ -54,6 +56,21 @@ def test_a_commit_is_answered_and_read_when_it_is_committed() -> None:
     assert play.commit_code(name) == "NONE"
     (row,) = play.ask(OffsetFetchRequest("g", (OffsetPartition(T, 0),))).partitions
     assert (row.offset, row.leader_epoch, row.metadata) == (5, 3, "m")
+
+
+@pytest.mark.parametrize("asked", [None, tuple(OffsetPartition(T, index) for index in range(2))])
+def test_offsets_of_a_large_group_are_told_in_steps_and_as_of_one_moment(
+    monkeypatch: pytest.MonkeyPatch, asked: tuple[OffsetPartition, ...] | None
+) -> None:
+    """A group may have a hundred thousand."""
+    play = Play()
+    for index in range(2):
+        play.commit_offset(5, index=index)
+    monkeypatch.setattr(answer_steps, "ROWS_A_STEP", 1)
+    steps = play.in_steps[play.request(OffsetFetchRequest("g", asked))]
+    next(steps)
+    play.commit_offset(7, index=1)
+    assert [row.offset for row in in_one_go(steps).partitions] == [5, 5]
 
 
 def test_commits_are_answered_in_the_order_of_the_log() -> None:
