@@ -225,17 +225,20 @@ def _write_partitions(
     image = draft.image
     configured = image.topic_config(name, "min.insync.replicas", config.static)
     assert isinstance(configured, int)
+    known: dict[tuple[int, ...], PartitionRegistration] = {}
     for index, replicas in enumerate(replica_lists, first):
-        # R106: the ISR may start below min ISR, with no eligible replica
-        active = [replica for replica in replicas if image.is_active(replica)]
-        registration = PartitionRegistration(
-            replicas=replicas,
-            isr=tuple(sorted(active)),
-            leader=active[0],
-            leader_epoch=0,
-            partition_epoch=0,
-            min_isr=effective_min_isr(configured, len(replicas)),
-        )
+        registration = known.get(replicas)
+        if registration is None:
+            # R106: the ISR may start below min ISR, with no eligible replica
+            active = [replica for replica in replicas if image.is_active(replica)]
+            registration = known[replicas] = PartitionRegistration(
+                replicas=replicas,
+                isr=tuple(sorted(active)),
+                leader=active[0],
+                leader_epoch=0,
+                partition_epoch=0,
+                min_isr=effective_min_isr(configured, len(replicas)),
+            )
         draft.write(registration.to_record(topic_id, index))
     return configured
 

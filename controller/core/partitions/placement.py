@@ -26,8 +26,16 @@ def place_replicas(
     """
     assert active and len(active) + len(fenced) >= replication_factor >= 1
     ring, spare = _ring(active), _ring(fenced)
-    numbers = range(start, start + partition_count)
-    return [_place(ring, spare, number, replication_factor) for number in numbers]
+    #: with few brokers the lists of ten thousand partitions are few
+    known: dict[tuple[int, int, int], tuple[int, ...]] = {}
+    placed: list[tuple[int, ...]] = []
+    for number in range(start, start + partition_count):
+        key = number % len(ring), number // len(ring) % max(1, len(ring) - 1), number % max(1, len(spare))
+        replicas = known.get(key)
+        if replicas is None:
+            replicas = known[key] = _place(ring, spare, number, replication_factor)
+        placed.append(replicas)
+    return placed
 
 
 def place_more(
