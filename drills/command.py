@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -69,6 +70,13 @@ class Planned(NamedTuple):
     show_default=True,
     help="How power is cut: real file systems (root), or tracked by the storage layer.",
 )
+@click.option(
+    "--client",
+    type=click.Choice(["holdfast", "librdkafka"]),
+    default="holdfast",
+    show_default=True,
+    help="What sends the records: librdkafka through the listener for Kafka clients.",
+)
 @click.option("--compare", is_flag=True, help="Run with the decisive setting off and on, side by side.")
 @click.option(
     "--keep", type=click.Path(path_type=Path, file_okay=False), help="Keep data, logs and ledgers here."
@@ -94,6 +102,8 @@ def command(name: str | None, is_list: bool, output: str, **given: Any) -> None:
     if report is not None and not report.absolute().parent.is_dir():
         raise click.UsageError(f"--report {report}: {report.parent} is no folder")
     require("spark")
+    if given["client"] == "librdkafka" and find_spec("confluent_kafka") is None:
+        raise click.UsageError("--client librdkafka: pip install confluent-kafka")
     is_page = report is not None and report.suffix == ".html"
     if is_page:
         require("report")
@@ -167,7 +177,7 @@ def _plan(drills: Sequence[Drill], given: dict[str, Any]) -> list[Planned]:
     else:
         seeds = [random.SystemRandom().randrange(1 << 16) if given["seed"] is None else given["seed"]]
     strategy = {"balanced": "Balanced", "aggressive": "Aggressive", "none": "None"}[given["strategy"].lower()]
-    base = Settings(given["manager"] == "on", given["elr"] == "on", strategy, driver)
+    base = Settings(given["manager"] == "on", given["elr"] == "on", strategy, driver, client=given["client"])
     plan: list[Planned] = []
     for drill in drills:
         sides = _sides(drill, base, compares=given["compare"], is_alone=len(drills) == 1)

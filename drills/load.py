@@ -21,7 +21,7 @@ VALUE_BYTES = 128
 PACE_MS = 10
 #: most records without an answer; more would only wait for the partition to come back
 _BACKLOG_BYTES = 128 << 10
-_DELIVERY_TIMEOUT_MS = 60_000
+DELIVERY_TIMEOUT_MS = 60_000
 
 
 class DrillLoad:
@@ -49,7 +49,7 @@ class DrillLoad:
         self._pace_ms = max(PACE_MS, 1000 * self._portion // records_per_second)
         self._stop = threading.Event()
         self._held = threading.Event()
-        self._patience_ms = _DELIVERY_TIMEOUT_MS
+        self._patience_ms = DELIVERY_TIMEOUT_MS
         self._error: BaseException | None = None
         #: number of acknowledged records, and the offset after the last of them in any partition
         self.acked = 0
@@ -90,7 +90,7 @@ class DrillLoad:
         self._stop.set()
         if self._thread.ident is None:
             return
-        self._thread.join(_DELIVERY_TIMEOUT_MS / 1000 + 30)
+        self._thread.join(DELIVERY_TIMEOUT_MS / 1000 + 30)
         if self._thread.is_alive():
             raise ClusterError(f"producer {self.name} does not end")
         if self._error is not None:
@@ -127,7 +127,7 @@ class DrillLoad:
         producer = Producer(
             self._bootstrap_servers,
             acks=self._acks,
-            delivery_timeout_ms=_DELIVERY_TIMEOUT_MS,
+            delivery_timeout_ms=DELIVERY_TIMEOUT_MS,
             retry_max_ms=100,
             client_id=self.name,
             ledger=ledger,
@@ -147,9 +147,13 @@ class DrillLoad:
         return 0
 
     def _on_batch(self, batch: Batch) -> None:
-        if batch.outcome in (DeliveryOutcome.OK, DeliveryOutcome.OK1):
-            self.acked_end = max(self.acked_end, batch.base_offset + batch.count)
-            self.acked += batch.count
+        self.note(batch.outcome, batch.base_offset, batch.count)
+
+    def note(self, outcome: DeliveryOutcome | None, base_offset: int, count: int) -> None:
+        """So many records have this outcome, the acknowledged ones from `base_offset` on."""
+        if outcome in (DeliveryOutcome.OK, DeliveryOutcome.OK1):
+            self.acked_end = max(self.acked_end, base_offset + count)
+            self.acked += count
             self._acked_s = time.monotonic()
         else:
-            self.failed += batch.count
+            self.failed += count

@@ -112,6 +112,7 @@ def run_row(run: Run) -> dict[str, Any]:
         "elr": run.settings.elr,
         "strategy": run.settings.strategy,
         "power_loss": run.settings.power_loss,
+        "client": run.settings.client,
         "expected": run.expectation.loss.value,
         "rule": run.expectation.rule,
         "result": run.result.name,

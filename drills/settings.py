@@ -40,6 +40,8 @@ class Settings:
     #: tracked, ext4 or auto
     power_loss: str = "auto"
     seed: int = 0
+    #: what the load is sent with: holdfast, or librdkafka
+    client: str = "holdfast"
 
     def with_axis(self, axis: Axis, is_on: bool) -> "Settings":
         """The same with one setting on or off."""

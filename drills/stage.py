@@ -12,6 +12,7 @@ from pathlib import Path
 from holdfast.client.admin_configs import FeatureUpdate, Resource
 from holdfast.client.producer import Acks
 from holdfast.drills.drill import Drill
+from holdfast.drills.librdkafka_load import LibrdkafkaLoad
 from holdfast.drills.load import DrillLoad
 from holdfast.drills.log_ends import log_end
 from holdfast.drills.partition_sets import NO_LEADER, Sets, Wanted
@@ -57,7 +58,10 @@ class Stage:
         #: random choices from the seed: where to cut, how much to write before
         self.chance = random.Random(f"{settings.seed}:{drill.name}")
         self.view = View(cluster, topic)
-        self.load = DrillLoad(cluster.bootstrap_servers, ledger, topic, name=f"all-{topic}")
+        if settings.client == "librdkafka":
+            self.load: DrillLoad = LibrdkafkaLoad(cluster.kafka_bootstrap, ledger, topic, name=f"all-{topic}")
+        else:
+            self.load = DrillLoad(cluster.bootstrap_servers, ledger, topic, name=f"all-{topic}")
         self.ledger = ledger
         #: deviations that the drill itself found
         self.complaints: list[str] = []

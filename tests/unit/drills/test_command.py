@@ -37,6 +37,7 @@ def test_all_drills_are_listed() -> None:
         (["power-outage", "--seed", "1", "--seeds", "1..2"], "exclude each other"),
         (["power-outage", "--seeds", "2..1"], "--seeds"),
         (["power-outage", "--power-loss", "hammer"], "hammer"),
+        (["power-outage", "--client", "kcat"], "kcat"),
         (["stale-reply", "--power-loss", "tracked", "--report", "no/such/r.json"], "no/such is no folder"),
     ],
 )
