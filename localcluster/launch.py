@@ -15,7 +15,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from holdfast.localcluster.nodes import ClusterError
 
@@ -108,7 +108,9 @@ class CommandLauncher:
 # --- a fork --------------------------------------------------------------------------------------------
 
 
-class _Fork:
+class Fork:
+    """A child of the server that forks."""
+
     def __init__(self, pid: int) -> None:
         self._pid = pid
         #: tells it from a later process of the same number
@@ -156,7 +158,7 @@ class ForkLauncher:
         answer = self._server.stdout.readline()
         if not answer:
             raise ClusterError(f"the process that forks nodes has ended with exit code {self._server.wait()}")
-        return _Fork(int(answer))
+        return Fork(int(answer))
 
     def close(self) -> None:
         """End the server and, with SIGKILL, every process that it started."""
@@ -178,11 +180,33 @@ def shared_launcher() -> Launcher:
     return launcher
 
 
+def is_ending(pid: int) -> bool:
+    """A process of which only threads are left that cannot end yet, as one that waits for a disk.
+
+    Its command line is gone; its files and locks are not.
+    """
+    status = _status(pid)
+    return status is not None and status.is_zombie and status.threads > 1
+
+
+class _Status(NamedTuple):
+    is_zombie: bool
+    threads: int
+    #: when it began, in the kernel's ticks
+    started: str
+
+
 def _start_time(pid: int) -> str | None:
-    """When a process began, in the kernel's ticks; None when it has ended."""
+    """`_Status.started`; None when the last thread of the process has ended."""
+    status = _status(pid)
+    return None if status is None or (status.is_zombie and status.threads <= 1) else status.started
+
+
+def _status(pid: int) -> _Status | None:
+    """Of a process that has not been reaped."""
     try:
-        status = Path(f"/proc/{pid}/stat").read_text()
+        text = Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):  # the latter when it ends between open and read
         return None
-    fields = status.rpartition(") ")[2].split()
-    return None if fields[0] in ("Z", "X") else fields[19]
+    fields = text.rpartition(") ")[2].split()
+    return _Status(fields[0] in ("Z", "X"), int(fields[17]), fields[19])

@@ -23,7 +23,7 @@ import javaproperties
 
 from holdfast.localcluster import clocks, links_process
 from holdfast.localcluster.health import probe
-from holdfast.localcluster.launch import Child, CommandLauncher, Launcher, Limits
+from holdfast.localcluster.launch import Child, CommandLauncher, Launcher, Limits, is_ending
 from holdfast.localcluster.links_process import LinksProcess
 from holdfast.localcluster.nodes import ClusterError, Node, Nodes
 from holdfast.localcluster.ports import ReservedPorts
@@ -40,6 +40,8 @@ FAULTS_FILE = "faults.jsonl"
 LIMITS_FILE = "limits.json"
 #: Ids of controllers start here, those of brokers at 1.
 FIRST_CONTROLLER_ID = 101
+#: For how long a killed node may have a thread that waits for a disk.
+ENDING_S = 60.0
 
 
 class LocalCluster(Nodes):
@@ -287,9 +289,13 @@ class LocalCluster(Nodes):
     # --- acting ---------------------------------------------------------------------------------------
 
     def start(self, node: Node) -> None:
-        """Start the process of one node, unless it runs already."""
+        """Start the process of one node, unless it runs already.
+
+        Raises: ClusterError for a killed node that does not end.
+        """
         with self._alone():
             self._end_power_loss(node)
+            self._wait_ended(node)
             if self.pid(node) is not None:
                 return
             self._disks.attach(self.home(node))
@@ -356,7 +362,7 @@ class LocalCluster(Nodes):
         """SIGKILL all of `nodes` at once and wait until they have ended. The page cache survives."""
         for node in nodes:
             self.signal(node, signal.SIGKILL)
-        self._wait_gone(nodes, 10.0)
+        self._wait_gone(nodes, ENDING_S)
 
     def pause(self, node: Node) -> None:
         self.signal(node, signal.SIGSTOP)
@@ -465,8 +471,12 @@ class LocalCluster(Nodes):
         return self.home(node) / POWER_LOSS_FILE
 
     def _wait_paused(self, nodes: Sequence[Node], timeout_s: float = 10.0) -> None:
+        def acts(node: Node) -> bool:
+            pid = self.pid(node)
+            return pid is not None and not is_ending(pid) and not self.is_paused(node)
+
         deadline = time.monotonic() + timeout_s
-        while left := [n.name for n in nodes if self.pid(n) is not None and not self.is_paused(n)]:
+        while left := [node.name for node in nodes if acts(node)]:
             if not Path("/proc/self").exists():
                 return  # unknown there, and next to immediate
             if time.monotonic() > deadline:
@@ -489,6 +499,16 @@ class LocalCluster(Nodes):
             return "\n".join(self.log_file(node).read_text(errors="replace").splitlines()[-lines:])
         except FileNotFoundError:
             return "(no log)"
+
+    def _wait_ended(self, node: Node) -> None:
+        """Wait for a node that was killed: its last thread still holds the locks of its data."""
+        deadline = time.monotonic() + ENDING_S
+        while (pid := self.pid(node)) is not None and is_ending(pid):
+            if time.monotonic() > deadline:
+                raise ClusterError(
+                    f"{node.name} was killed and has not ended after {ENDING_S:.0f} s: it waits for a disk"
+                )
+            time.sleep(0.01)
 
     def _wait_gone(self, nodes: Sequence[Node], timeout_s: float) -> None:
         deadline = time.monotonic() + timeout_s
@@ -531,6 +551,8 @@ def _runs(pid: int, properties_file: Path) -> bool:
         command = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
     except (FileNotFoundError, ProcessLookupError):  # the latter when it ends between open and read
         return False if Path("/proc/self").exists() else _answers(pid)
+    if not any(command):
+        return is_ending(pid)
     name = os.fsencode(properties_file.name)
     files = [os.path.realpath(word) for word in command if os.path.basename(word) == name]
     return os.path.realpath(os.fsencode(properties_file)) in files

@@ -1,9 +1,13 @@
 """A folder is a cluster: its state is found again, and a pid that is used again is not taken for a node."""
 
+import contextlib
 import os
 import signal
 import subprocess
+import sys
 import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -11,8 +15,9 @@ from click.testing import CliRunner
 
 from holdfast.cli.__main__ import main
 from holdfast.cli.options import read_properties
-from holdfast.localcluster.launch import CommandChild
-from holdfast.localcluster.nodes import ClusterError
+from holdfast.localcluster import processes
+from holdfast.localcluster.launch import Child, CommandChild, Fork, Limits
+from holdfast.localcluster.nodes import ClusterError, Node
 from holdfast.localcluster.processes import LocalCluster
 
 
@@ -183,6 +188,121 @@ def test_a_node_whose_process_ends_while_it_is_looked_at_does_not_run(
         made._children[node.name] = CommandChild(process)
         monkeypatch.setattr(Path, "read_text", lambda file: end_and_read(file).decode())
         assert not made.is_paused(node)
+
+
+#: Its first thread ends; the other says so, and goes on until its input ends.
+OUTLIVED_BY_A_THREAD = """
+import ctypes, platform, sys, threading
+
+def outlive():
+    while ") Z " not in open("/proc/self/stat").read():
+        pass
+    print("outlived", flush=True)
+    sys.stdin.read()
+
+threading.Thread(target=outlive).start()
+ctypes.CDLL(None).syscall(60 if platform.machine() == "x86_64" else 93, 0)  # exit
+"""
+
+
+@contextlib.contextmanager
+def outlived(made: LocalCluster, node: Node) -> Iterator[tuple[int, Callable[[], None]]]:
+    """A node of which one thread is left: its pid, and what lets that one end and waits for it."""
+    words = [sys.executable, "-c", OUTLIVED_BY_A_THREAD]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        (made.home(node) / "node.pid").write_text(f"{process.pid}\n")
+        assert process.stdout.readline() == b"outlived\n"
+
+        def end() -> None:
+            assert process.stdin is not None
+            process.stdin.close()
+            os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+
+        yield process.pid, end
+
+
+def test_a_node_runs_until_its_last_thread_has_ended(tmp_path: Path) -> None:
+    """A thread that waits for a disk outlives the others of a killed node, and has the log dir's lock."""
+    made = LocalCluster.create(tmp_path, 1, 1)
+    node = made.brokers[0]
+    with outlived(made, node) as (pid, end):
+        fork = Fork(pid)
+        assert fork.is_running()
+        assert made.pid(node) == pid
+        end()
+        assert not fork.is_running()
+        assert made.pid(node) is None
+
+
+class Ended:
+    """A process that has ended at once."""
+
+    pid = 1
+
+    def is_running(self) -> bool:
+        return False
+
+
+class Launches:
+    """A launcher of such processes."""
+
+    def __init__(self) -> None:
+        self.words: list[Sequence[str]] = []
+
+    def launch(self, words: Sequence[str], log_file: Path, limits: Limits | None = None) -> Child:
+        self.words.append(words)
+        return Ended()
+
+
+def test_a_node_that_is_ending_is_started_once_it_has_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launches = Launches()
+    made = LocalCluster.create(tmp_path, 1, 1, launcher=launches)
+    node = made.brokers[0]
+    with outlived(made, node) as (_, end):
+        monkeypatch.setattr(time, "sleep", lambda seconds: end())
+        made.start(node)
+    assert [words[0] for words in launches.words] == ["broker"]
+
+
+def test_a_node_that_does_not_end_is_not_taken_for_a_started_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(processes, "ENDING_S", -1.0)
+    made = LocalCluster.create(tmp_path, 1, 1, launcher=Launches())
+    node = made.brokers[0]
+    with outlived(made, node), pytest.raises(ClusterError, match="broker-1 was killed and has not ended"):
+        made.start(node)
+
+
+def test_a_killed_node_may_take_a_disks_time_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = LocalCluster.create(tmp_path, 1, 1)
+    node = made.brokers[0]
+    monkeypatch.setattr(made, "signal", lambda node, number: None)
+    now_s = 0.0
+
+    with outlived(made, node) as (_, end):
+
+        def pass_time(seconds: float) -> None:
+            nonlocal now_s
+            now_s += 25.0
+            if now_s == 50.0:
+                end()
+
+        monkeypatch.setattr(time, "monotonic", lambda: now_s)
+        monkeypatch.setattr(time, "sleep", pass_time)
+        made.kill([node])
+    assert now_s == 50.0
+
+
+def test_a_node_that_is_ending_needs_no_pause(tmp_path: Path) -> None:
+    made = LocalCluster.create(tmp_path, 1, 1)
+    node = made.brokers[0]
+    with outlived(made, node):
+        made._wait_paused([node], timeout_s=-1.0)
 
 
 def test_a_cluster_keeps_its_way_of_losing_power(tmp_path: Path) -> None:
