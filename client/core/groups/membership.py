@@ -35,6 +35,7 @@ from holdfast.client.core.groups.effects import (
     WantTopics,
 )
 from holdfast.client.core.groups.offset_requests import ASK_ELSEWHERE, Ask, Identity, OffsetRequests, Verdict
+from holdfast.client.core.groups.starting_offsets import StartingOffsets
 from holdfast.client.core.metadata_cache import MetadataCache
 from holdfast.client.core.subscription import Subscription as WantedPartitions
 from holdfast.protocol.errors import ErrorCode
@@ -60,8 +61,6 @@ JOIN_MARGIN_MS = 5_000
 #: So long a member waits for the metadata of topics that it shares or is given.
 SHARE_PATIENCE_MS = 3_000
 LEAVE_TIMEOUT_MS = 3_000
-#: Offsets of an assignment are asked for until they come.
-_FOR_EVER_MS = 1 << 62
 
 
 class _Sent(NamedTuple):
@@ -88,10 +87,6 @@ class Membership:
         self._wanted: WantedPartitions | None = None
         #: the generation's assignment, until the steps to it are taken
         self._target: tuple[TopicPartition, ...] | None = None
-        self._offsets: dict[TopicPartition, Position | None] = {}
-        self._offsets_token = object()
-        #: a topic of it that brokers still deny then is gone
-        self._gone_ms = 0
         #: partitions that turned up after their topic was met: {partition: None}
         self._late: dict[TopicPartition, None] = {}
         #: the leader's: members of the generation, and {topic: partitions} that it shared
@@ -123,6 +118,7 @@ class Membership:
         self._waits_for: int | None = None
         self._heartbeat: int | None = None
         self._asks = OffsetRequests(config.group_id, config.group_instance_id, config.retry)
+        self._starts = StartingOffsets(self._asks, cache)
 
     # --- the application's wishes -------------------------------------------------------------------------
 
@@ -227,8 +223,9 @@ class Membership:
             if revoked:
                 return Step(StepKind.REVOKED, revoked, {})
             added = self._added
-            if all(one in self._offsets for one in added):
-                return Step(StepKind.ASSIGNED, added, {one: self._offsets[one] for one in added})
+            offsets = self._starts.of(added)
+            if offsets is not None:
+                return Step(StepKind.ASSIGNED, added, offsets)
         elif self._needs_rejoin and self.owned and not self._config.is_cooperative:
             return Step(StepKind.REVOKED, self.owned, {})
         return None
@@ -292,8 +289,8 @@ class Membership:
             self._share(now_ms, effects)
         if self.phase in (Phase.JOINED, Phase.SHARING):
             self._beat(now_ms, effects)
-        if self._target is not None:
-            self._look_up_offsets(now_ms, effects)
+        if self._target is not None and self._error is None:
+            self._starts.look_up(self._added, now_ms, effects)
         if self.coordinator is not None:
             for ask in self._asks.due(now_ms):
                 self._send_ask(ask, now_ms, effects)
@@ -301,7 +298,7 @@ class Membership:
 
     def next_deadline_ms(self, now_ms: int) -> int | None:
         """When `plan` should be called at the latest although nothing happened."""
-        deadlines = [self._find_ms, self._join_ms, self._share_until_ms, self._gone_ms]
+        deadlines = [self._find_ms, self._join_ms, self._share_until_ms, self._starts.gone_ms]
         deadlines += self._asks.deadlines()
         if self._wanted is not None:
             deadlines += [self._heartbeat_ms, self._probe_ms, self._wanted.next_deadline_ms() or 0]
@@ -465,7 +462,7 @@ class Membership:
         self.phase = Phase.JOINED
         self._join_failures = self._find_failures = 0
         self._target = assigned_partitions(response.assignment)
-        self._gone_ms = now_ms + SHARE_PATIENCE_MS
+        self._starts.begin(now_ms + SHARE_PATIENCE_MS)
         return [WantTopics(tuple(dict.fromkeys(one.topic for one in self._target)))]
 
     def _wait_for(
@@ -560,8 +557,7 @@ class Membership:
 
     def _forget_target(self) -> None:
         self._target = None
-        self._offsets = {}
-        self._asks.forget(self._offsets_token)
+        self._starts.forget()
 
     def _fence(self, text: str | None) -> None:
         self._is_fenced = True
@@ -581,28 +577,6 @@ class Membership:
 
     # --- offsets ------------------------------------------------------------------------------------------
 
-    def _look_up_offsets(self, now_ms: int, effects: list[Effect]) -> None:
-        """How far the group has come with what is new, once the metadata have it: else it would not be known
-        to be late. A broker that lags behind denies topics that are there."""
-        missing = [one for one in self._added if one not in self._offsets]
-        if (
-            not missing
-            or self._error is not None
-            or any(ask.token is self._offsets_token for ask in self._asks.all)
-        ):
-            return
-        for one in missing:
-            view = self._cache.topic(one.topic)
-            is_denied = view is None and self._cache.topic_error(one.topic) is not None
-            if is_denied and now_ms >= self._gone_ms:
-                self._offsets[one] = None
-            elif view is None or one.partition >= len(view.leaders):
-                effects.append(RefreshMetadata())
-                return
-        known = [one for one in missing if one not in self._offsets]
-        if known:
-            self._asks.fetch(self._offsets_token, known, self._cache, _FOR_EVER_MS)
-
     def _send_ask(self, ask: Ask, now_ms: int, effects: list[Effect]) -> None:
         timeout_ms = max(1, min(self._config.request_timeout_ms, ask.deadline_ms - now_ms))
 
@@ -615,10 +589,13 @@ class Membership:
             self._judge_verdict(verdict, now_ms)
             if settled is None:
                 return []
-            if settled.token is self._offsets_token:
-                self._offsets_found(settled)
-                return []
-            return [settled]
+            if settled.token is not self._starts.token:
+                return [settled]
+            if settled.error is None:
+                self._starts.found(settled.result)
+            else:
+                self._error = settled.error  # when it was raised they are asked for again
+            return []
 
         ask.request_id = self._send(effects, self._asks.request(ask), timeout_ms, judged)
 
@@ -630,12 +607,6 @@ class Membership:
             self._leave_generation()
         elif verdict is Verdict.FENCED:
             self._fence(None)
-
-    def _offsets_found(self, settled: Settle) -> None:
-        if settled.error is not None:
-            self._error = settled.error  # when it was raised they are asked for again
-        else:
-            self._offsets.update(settled.result)
 
     # --- events -------------------------------------------------------------------------------------------
 
