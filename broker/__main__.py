@@ -28,6 +28,7 @@ from holdfast.broker.core.events import (
     Started,
     Stop,
 )
+from holdfast.broker.core.groups.lag import group_bodies
 from holdfast.broker.core.registration.lifecycle import BrokerState, Identity
 from holdfast.broker.core.registration.metadata_lineage import MetadataLineage
 from holdfast.broker.core.telemetry import families, replica_body
@@ -315,11 +316,17 @@ class BrokerNode:
             controller_epoch=core.controller_epoch,
             voters=tuple(sorted(self.config.voters)),
             replica_of=self._replica_of,
+            groups=lambda limit: group_bodies(core.groups.known(), core.image, self._end_of, limit),
         )
 
     def _replica_of(self, key: PartitionId) -> dict[str, Any] | None:
         partition = self.core.partitions.get(key)
         return None if partition is None else replica_body(partition)
+
+    def _end_of(self, key: PartitionId) -> int | None:
+        """Where consumers' records of a partition end, as its replica here knows it."""
+        partition = self.core.partitions.get(key)
+        return None if partition is None else partition.known_end
 
     def metrics(self) -> Iterable[MetricFamily]:
         """All families of this node."""

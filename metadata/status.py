@@ -5,7 +5,7 @@ nothing. Answers are computed a few hundred partitions at a time: between two `y
 work, and the image stays that of the request.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,7 +35,10 @@ STATES: Mapping[str, Callable[[PartitionRegistration, Sequence[int]], bool]] = {
     "reassigning": lambda partition, offline: partition.is_reassigning,
     "offline_replicas": lambda partition, offline: bool(offline),
 }
-_PATHS = "/v1/cluster, /v1/health, /v1/decisions, /v1/events, /v1/partitions and /v1/partitions/TOPIC/INDEX"
+_PATHS = (
+    "/v1/cluster, /v1/health, /v1/decisions, /v1/events, /v1/groups, /v1/partitions and "
+    "/v1/partitions/TOPIC/INDEX"
+)
 
 Query = Sequence[tuple[str, str]]
 
@@ -64,6 +67,13 @@ class NodeView:
     )
     #: the latest changes of partitions with their reasons, as plain values, newest first; at most so many
     decisions: Callable[[int], list[dict[str, Any]]] = lambda limit: []
+    #: the groups that this node coordinates, as plain values, most lag first; at most so many
+    groups: Callable[[int], Generator[None, None, dict[str, Any]]] = lambda limit: _no_groups()
+
+
+def _no_groups() -> Generator[None, None, dict[str, Any]]:
+    yield from ()
+    return {"groups": [], "count": 0}
 
 
 class BadQuery(Exception):
@@ -83,6 +93,9 @@ def answer(view: NodeView, path: str, query: Query) -> Steps:
             case ["v1", "decisions"]:
                 limit = _number("limit", _parameters(query, "limit").get("limit", "50"), 1, PAGE_ROWS_MAX)
                 return HttpReply(200, {"decisions": view.decisions(limit)})
+            case ["v1", "groups"]:
+                limit = _number("limit", _parameters(query, "limit").get("limit", "50"), 1, PAGE_ROWS_MAX)
+                return HttpReply(200, (yield from view.groups(limit)))
             case ["v1", "partitions"]:
                 return (yield from _partitions(view, query))
             case ["v1", "partitions", name, index]:

@@ -39,7 +39,7 @@ _ONCE_LINES = 60
     type=click.IntRange(1, INT32_MAX),
     default=10_000,
     show_default=True,
-    help="--once: wait so long for a node that answers.",
+    help="--once: wait so long for a node that answers, and for all to tell of their groups.",
 )
 def command(servers: str | None, folder: Path | None, once: bool, timeout_ms: int) -> None:
     """Show the cluster, live: what still survives, brokers, partitions, the last decisions. q ends it."""
@@ -84,13 +84,17 @@ def _once(following: Following, timeout_ms: int) -> int:
     while not following.is_settled and (left := deadline - time.monotonic()) > 0:
         following.changed.wait(left)  # also when a node does not answer: then the next one is asked
         following.changed.clear()
+    if following.is_settled:
+        following.knows_groups.wait(max(0.0, deadline - time.monotonic()))
     with following.lock:
         if not following.is_settled:
             click.echo(f"error: {following.source}: {following.trouble or 'no answer'}", err=True)
             return 1
         # a pipe has no width: wide enough for all but the longest reasons
         width = None if sys.stdout.isatty() else int(os.environ.get("COLUMNS", "140"))
-        Console(highlight=False, width=width).print(frame(following.state, following.source, _ONCE_LINES))
+        Console(highlight=False, width=width).print(
+            frame(following.state, following.source, _ONCE_LINES, groups=following.groups)
+        )
     return 0
 
 
@@ -110,7 +114,8 @@ def _live(following: Following) -> None:
                 height = console.size.height
                 with following.lock:
                     live.update(
-                        frame(following.state, following.source, height, following.trouble), refresh=True
+                        frame(following.state, following.source, height, following.trouble, following.groups),
+                        refresh=True,
                     )
 
 

@@ -6,11 +6,12 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from holdfast.cli.watch.state import BoardState, Row, name_of, set_of
+from holdfast.cli.watch.state import BoardState, Groups, Row, name_of, set_of
 
 #: what is drawn beside partitions and decisions: sentence, facts, heads, legend, empty lines
 _FRAME_LINES = 12
 _DECISIONS_MAX = 5
+_GROUPS_MAX = 5
 _MOODS = {"good": "bold green", "warn": "bold yellow", "bad": "bold red"}
 _STATES = {
     "leaderless": "no leader",
@@ -27,22 +28,31 @@ _SETS = {"L": "bold green", "I": "green", "E": "yellow", "?": "magenta", "o": "d
 _LEGEND = "L leader  I in the ISR  E eligible (ELR)  ? last known ELR  o out of sync  / offline"
 
 
-def frame(state: BoardState, source: str, lines_max: int, trouble: str = "") -> RenderableType:
+def frame(
+    state: BoardState, source: str, lines_max: int, trouble: str = "", groups: Groups | None = None
+) -> RenderableType:
     """What `source` has said so far. `lines_max`: of the terminal; `trouble`: why it may be old."""
     mood, sentence = state.sentence()
     parts: list[RenderableType] = [Text(sentence, _MOODS[mood])]
     if trouble:
-        parts.append(Text(f"This node does not answer, so this is its last word: {trouble}", "bold red"))
+        parts.append(_plain(f"This node does not answer, so this is its last word: {trouble}", "bold red"))
     if state.cluster is None:
         return Group(*parts, Text(f"asking {source}", "dim"))
-    parts += [Text(_facts(state.cluster, source), "dim"), Text(), _brokers(state), Text()]
+    parts += [_plain(_facts(state.cluster, source), "dim"), Text(), _brokers(state), Text()]
     decisions = state.decisions[:_DECISIONS_MAX]
-    room = max(3, lines_max - _FRAME_LINES - len(state.cluster["brokers"]) - len(decisions))
+    shown_groups = groups.rows[:_GROUPS_MAX] if groups else []
+    taken = len(state.cluster["brokers"]) + len(decisions) + (len(shown_groups) + 3 if shown_groups else 0)
+    room = max(3, lines_max - _FRAME_LINES - taken)
     rows = state.worst_first()
     parts.append(_partitions(state.cluster, rows[:room]))
     if len(rows) > room:
         parts.append(Text(f"worst {room} of {len(rows)} partitions", "dim"))
     parts += [Text(_LEGEND, "dim"), Text()]
+    if groups and shown_groups:
+        parts.append(_groups(shown_groups))
+        if groups.count > len(shown_groups):
+            parts.append(Text(f"most lag: {len(shown_groups)} of {groups.count} groups", "dim"))
+        parts.append(Text())
     if state.is_from_the_active_controller:
         parts.append(Text("Last decisions" if decisions else "No decision yet", "bold"))
         parts += [Text(_decision(row)) for row in decisions]
@@ -78,7 +88,7 @@ def _brokers(state: BoardState) -> Table:
     leads, holds = state.leaderships(), state.replicas()
     for row in state.cluster["brokers"]:
         table.add_row(
-            str(row["id"]), row["rack"] or "-", Text(row["state"], _BROKERS.get(row["state"], "")),
+            str(row["id"]), _plain(row["rack"] or "-"), Text(row["state"], _BROKERS.get(row["state"], "")),
             row["registered"], str(row["epoch"]), str(leads[row["id"]]), str(holds[row["id"]]),
             str(row["offline_replicas"]),
         )  # fmt: skip
@@ -102,6 +112,24 @@ def _partitions(cluster: Row, rows: list[Row]) -> Table:
         cells.append(", ".join(_STATES.get(one, one) for one in row["states"]) or "ok")
         table.add_row(*cells)
     return table
+
+
+def _groups(rows: list[Row]) -> Table:
+    table = _table("GROUP", "STATE", "MEMBERS", "LAG", "MOST OF IT IN")
+    for row in rows:
+        lag, without = str(row["lag"]), "none"
+        if row["unknown"]:
+            lag = "unknown" if row["unknown"] == row["partitions"] else f"{lag} or more"
+            without = "unknown"
+        worst = ", ".join(f"{name}: {behind}" for name, behind in row["worst"]) or without
+        table.add_row(*map(_plain, (row["group"], row["state"], row["members"], lag, worst)))
+    return table
+
+
+def _plain(value: Any, style: str = "") -> Text:
+    """What others have chosen, on one line: no markup, and nothing that the terminal would obey."""
+    text = "".join(one if one.isprintable() else "\N{REPLACEMENT CHARACTER}" for one in str(value))
+    return Text(text, style)
 
 
 def _next(following: Row | None) -> str:

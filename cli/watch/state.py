@@ -107,6 +107,31 @@ class BoardState:
         return _of_losses(rows)
 
 
+class Groups:
+    """Consumer groups, as the brokers that coordinate them show them."""
+
+    def __init__(self) -> None:
+        self.rows: list[Row] = []
+        #: of all, also those that a broker does not show
+        self.count = 0
+
+    def take(self, body: Row) -> None:
+        """What a node answers; most lag comes first then. `worst` becomes pairs: name, lag.
+
+        Raises: KeyError, TypeError for what is no such answer; nothing is taken then.
+        """
+        rows: list[Row] = [
+            {
+                **{key: row[key] for key in ("group", "state", "members", "partitions", "lag", "unknown")},
+                "worst": [(name_of(one), one["lag"]) for one in row["worst"]],
+            }
+            for row in body["groups"]
+        ]
+        rows = sorted([*self.rows, *rows], key=lambda row: (-row["lag"], str(row["group"])))
+        self.count += body["count"]
+        self.rows = rows
+
+
 def _of_leaderless(rows: list[Row]) -> str:
     row = rows[0]
     complete = row["isr"] or row["elr"]

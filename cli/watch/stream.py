@@ -1,21 +1,27 @@
 """Follows `/v1/events` of one node after the other, in a thread, and keeps the state that they describe.
 
 Owns connections and who is asked next: the node that answered, and when another one is the active controller
-and its address is known, that one.
+and its address is known, that one. Another thread asks all of them for the consumer groups: each broker knows
+its own, and no event tells of them.
 """
 
 import http.client
 import json
 import threading
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from contextlib import suppress
+from typing import Any, NamedTuple
 
-from holdfast.cli.watch.state import BoardState, events_of
+from holdfast.cli.watch.state import BoardState, Groups, events_of
 
 #: a node says that it is alive every 5 s
 _SILENCE_S = 12.0
 _PAUSE_S = 0.5
 _DECISIONS = 20
+_GROUPS = 20
+_GROUPS_PAUSE_S = 3.0
+#: of a node that is asked for its groups: a silent one must not hide those of others for long
+_GROUPS_SILENCE_S = 3.0
 
 
 class Address(NamedTuple):
@@ -43,6 +49,7 @@ class Following:
         self.lock = threading.Lock()
         self.state = BoardState()
         self.source = addresses[0].text
+        self.groups = Groups()
         #: a whole state has come, and no other node is known to know more
         self.is_settled = False
         #: why nothing comes at the moment
@@ -53,14 +60,20 @@ class Following:
         self._asked: Address | None = None
         #: did not answer last: others may still take it for the active controller
         self._silent: Address | None = None
-        self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
+        #: every node has been asked for its groups
+        self.knows_groups = threading.Event()
+        self._threads = [
+            threading.Thread(target=self._run, name="watch", daemon=True),
+            threading.Thread(target=self._ask_for_groups, name="watch groups", daemon=True),
+        ]
 
     def start(self) -> None:
         """Begin."""
-        self._thread.start()
+        for thread in self._threads:
+            thread.start()
 
     def end(self) -> None:
-        """The thread ends by itself soon; it holds nothing that must be closed."""
+        """The threads end by themselves soon; they hold nothing that must be closed."""
         self._ended.set()
 
     def _run(self) -> None:
@@ -127,13 +140,36 @@ class Following:
     def _ask_why(self, address: Address) -> None:
         if not self.state.is_from_the_active_controller:
             return
-        connection = http.client.HTTPConnection(address.host, address.port, timeout=_SILENCE_S)
-        try:
-            connection.request("GET", f"/v1/decisions?limit={_DECISIONS}")
-            response = connection.getresponse()
-            if response.status == http.client.OK:
-                decisions = json.loads(response.read())["decisions"]
+        answer = _asked(address, f"/v1/decisions?limit={_DECISIONS}", _SILENCE_S)
+        if answer is not None:
+            with self.lock:
+                self.state.decisions = answer["decisions"]
+
+    def _ask_for_groups(self) -> None:
+        answers: dict[Address, Any] = {}
+        while not self._ended.is_set():
+            for address in self._addresses:
+                answers.pop(address, None)
+                with suppress(OSError, http.client.HTTPException, ValueError, KeyError, TypeError):
+                    answer = _asked(address, f"/v1/groups?limit={_GROUPS}", _GROUPS_SILENCE_S)
+                    Groups().take(answer)  # others may answer there
+                    answers[address] = answer
+                found = Groups()
+                for answer in answers.values():
+                    found.take(answer)
                 with self.lock:
-                    self.state.decisions = decisions
-        finally:
-            connection.close()
+                    self.groups = found
+                self.changed.set()
+            self.knows_groups.set()
+            self._ended.wait(_GROUPS_PAUSE_S)
+
+
+def _asked(address: Address, path: str, timeout_s: float) -> Any:
+    """The JSON that a node answers with, None when it refuses. Raises: OSError, HTTPException, ValueError."""
+    connection = http.client.HTTPConnection(address.host, address.port, timeout=timeout_s)
+    try:
+        connection.request("GET", path)
+        response = connection.getresponse()
+        return json.loads(response.read()) if response.status == http.client.OK else None
+    finally:
+        connection.close()

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from holdfast import Producer
+from holdfast.client.admin import Admin
 from holdfast.localcluster.nodes import Node
 from holdfast.localcluster.pytest_cluster import HoldfastCluster
 from tests.browser.chromium import Page, browser, opened_page
@@ -71,12 +73,26 @@ async def test_brokers_are_reached_with_the_keyboard_and_say_what_if(page: Page)
     await page.until(f"{SENTENCE}.startsWith('All 6')")
 
 
+async def test_a_brokers_page_shows_the_lag_of_its_groups(cluster: HoldfastCluster, page: Page) -> None:
+    async with Producer(cluster.bootstrap_servers) as producer:
+        for _ in range(10):
+            await producer.send("orders", b"value", partition=0)
+    async with Admin(cluster.bootstrap_servers) as admin:
+        await admin.alter_group_offsets("readers", {("orders", 0): 4})
+        coordinator = cluster.broker((await admin.describe_group("readers")).coordinator_id)
+    assert await page.value("document.getElementById('groups-section').hidden")
+    await page.open(f"http://127.0.0.1:{coordinator.http_port}/", 1280, 900)
+    cells = "[...document.querySelectorAll('#groups td')].map(cell => cell.textContent).join('|')"
+    await page.until(f"{cells} === 'readers|Empty|0|6|orders-0: 6'")
+
+
 @pytest.mark.parametrize("width", [1280, 390])
 async def test_nothing_is_wider_than_the_window(page: Page, width: int) -> None:
     await page.open(await page.value("location.href"), width, 844)
     await page.until(f"{ROWS} === 6")
     assert await page.value("document.documentElement.scrollWidth") == width
-    boxes = "[...document.querySelectorAll('h1, h2, .broker, .scroll, #legend')]"
+    shown = "h1, section:not([hidden]) :is(h2, .broker, .scroll, #legend)"
+    boxes = f"[...document.querySelectorAll('{shown}')]"
     fits = f"box.width > 0 && box.left >= 0 && box.right <= {width}"
     assert await page.value(f"{boxes}.map(each => each.getBoundingClientRect()).every(box => {fits})")
 

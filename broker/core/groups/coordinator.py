@@ -208,6 +208,14 @@ class GroupCoordinator:
                 offsets += len(group.offsets)
         return GroupCounts(groups, offsets, sum(not shard.is_active for shard in self.shards.values()))
 
+    def known(self) -> Iterator[Group]:
+        """The groups that are coordinated here, of partitions that have been read, one by one."""
+        # Others have their turn in between, so these may change meanwhile.
+        for key in list(self.shards):
+            shard = self.shards.get(key)
+            if shard is not None and shard.is_active:
+                yield from list(shard.groups.values())
+
     def committed(self) -> Iterator[tuple[str, PartitionId, int]]:
         """For metrics: (group, partition, next offset to read)."""
         # Others have their turn in between, so these may change meanwhile.

@@ -143,6 +143,13 @@ class Partition:
         return max(self.high_watermark, self._told_high_watermark)
 
     @property
+    def known_end(self) -> int | None:
+        """Where consumers' records end as far as this replica knows, also above its log end; None for one
+        that has not heard from its present leader."""
+        is_known = self.role is Role.LEADER or self._leader_end >= 0
+        return self.claimed_high_watermark if is_known else None
+
+    @property
     def is_under_min_isr(self) -> bool:
         """The committed ISR is smaller than min ISR (F1)."""
         registration = self.registration

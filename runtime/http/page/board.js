@@ -1,7 +1,7 @@
 "use strict";
 // The live page: follows /v1/events and draws what they say. Decides nothing about the cluster.
 
-const PAGE_ROWS = 200, CHANGES_MAX = 50;
+const PAGE_ROWS = 200, CHANGES_MAX = 50, GROUPS_MAX = 50, GROUPS_EVERY_MS = 3000;
 const STATES = {
   leaderless: "no leader", needs_recovery: "needs recovery", under_min_isr: "below min ISR",
   under_replicated: "under-replicated", elr_in_use: "ELR in use", recovering: "recovering",
@@ -17,7 +17,7 @@ const RULES = {
 };
 const partitions = new Map();
 let cluster = null, shownRows = PAGE_ROWS, pointedAt = null, isDue = false, isFirst = true, lastWord = 0;
-let decisions = null, drawnBrokers = "";
+let decisions = null, groups = null, drawnBrokers = "";
 const changes = [];
 const at = (id) => document.getElementById(id);
 
@@ -95,6 +95,17 @@ async function askWhy() {
   isAsking = false;
 }
 
+// Each broker knows the groups that it coordinates; no event tells of them.
+async function askGroups() {
+  if (cluster && cluster.node.role === "broker" && !document.hidden) {
+    try {
+      const reply = await fetch(`/v1/groups?limit=${GROUPS_MAX}`);
+      if (reply.ok) { groups = await reply.json(); due(); }
+    } catch { /* the stream says when the node is gone */ }
+  }
+  setTimeout(askGroups, GROUPS_EVERY_MS);
+}
+
 // --- what is drawn -----------------------------------------------------------------------------------------
 
 function due() {
@@ -117,6 +128,7 @@ function draw() {
   drawSentence();
   drawBrokers();
   drawPartitions();
+  drawGroups();
   drawChanges();
 }
 
@@ -297,6 +309,23 @@ function nextOf(row) {
   return next.waits_for.length ? `waits for ${next.waits_for.join(", ")}` : "needs recovery";
 }
 
+function drawGroups() {
+  at("groups-section").hidden = !(groups && groups.count);
+  if (!groups) return;
+  const shown = groups.groups;
+  at("groups-from").textContent = `${shown.length < groups.count ? `most lag: ${shown.length} of ${groups.count}` : groups.count} coordinated by this broker; each broker's page has its own`;
+  at("groups").replaceChildren(...shown.map((group) => {
+    const line = make("tr"), { lag, unknown } = group;
+    const least = unknown ? `${lag} or more` : `${lag}`;
+    line.append(
+      make("td", group.group), make("td", group.state), make("td", `${group.members}`, { class: "number" }),
+      make("td", unknown && unknown === group.partitions ? "unknown" : least, { class: "number" }),
+      make("td", group.worst.map((one) => `${one.topic}-${one.partition}: ${one.lag}`).join(", ") || (unknown ? "unknown" : "none")),
+    );
+    return line;
+  }));
+}
+
 function drawChanges() {
   const isActive = cluster.node.role === "controller" && cluster.quorum.leader_id === cluster.node.id;
   const known = isActive && decisions ? decisions.map((one) => {
@@ -327,4 +356,10 @@ at("legend").append(...Object.entries(SETS).map(([set, words]) => {
   item.append(shape(set, false), ` ${words}`);
   return item;
 }));
+at("group-heads").append(
+  make("th", "Group", { scope: "col" }), make("th", "State", { scope: "col" }), make("th", "Members", { class: "number", scope: "col" }),
+  make("th", "Lag", { class: "number", scope: "col", title: "committed records that the group has not committed as read" }),
+  make("th", "Most of it in", { scope: "col" }),
+);
 follow();
+askGroups();

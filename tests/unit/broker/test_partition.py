@@ -76,6 +76,24 @@ def test_what_is_known_of_the_high_watermark_outlives_the_records_below_it() -> 
     assert scenario.partition.claimed_high_watermark == 30
 
 
+def test_a_replica_that_is_still_copied_knows_where_the_leaders_records_end_once_it_has_heard() -> None:
+    """Its own log ends earlier, and without a checkpoint its high watermark is 0."""
+    scenario = LonePartition(log=MemoryLog(10, 0))
+    assert scenario.partition.known_end is None
+    scenario.register(registration(leader=2, leader_epoch=4))
+    assert scenario.partition.known_end is None
+    scenario.partition.leader_answered(40, 50)
+    assert scenario.partition.known_end == 40
+    scenario.register(registration(leader=3, leader_epoch=5, partition_epoch=1))
+    assert scenario.partition.known_end is None
+
+
+def test_a_leader_knows_where_its_records_end() -> None:
+    scenario = LonePartition(log=MemoryLog(10, 0), high_watermark=10)
+    scenario.register(registration())
+    assert scenario.partition.known_end == 10
+
+
 def test_an_unclean_election_ends_what_was_known_of_the_high_watermark() -> None:
     """R68, R10: that loss was told with the election; the next one must not count it again."""
     scenario = LonePartition(log=MemoryLog(10, 0), high_watermark=25)

@@ -7,8 +7,10 @@ from click.testing import CliRunner
 from rich.console import Console
 
 from holdfast.cli.__main__ import main
+from holdfast.cli.watch import stream
 from holdfast.cli.watch.frame import frame
-from holdfast.cli.watch.state import BoardState, ServerSentEvent, events_of
+from holdfast.cli.watch.state import BoardState, Groups, ServerSentEvent, events_of
+from holdfast.cli.watch.stream import Address, Following
 
 
 def partition(index: int = 0, **changes: Any) -> dict[str, Any]:
@@ -51,10 +53,10 @@ def state_of(*rows: dict[str, Any]) -> BoardState:
     return state
 
 
-def drawn(state: BoardState, lines_max: int = 60) -> str:
+def drawn(state: BoardState, lines_max: int = 60, groups: Groups | None = None) -> str:
     console = Console(width=140, highlight=False)
     with console.capture() as captured:
-        console.print(frame(state, "h:1", lines_max))
+        console.print(frame(state, "h:1", lines_max, groups=groups))
     return captured.get()
 
 
@@ -146,6 +148,106 @@ def test_the_active_controllers_decisions_are_shown_with_their_reasons() -> None
     assert "t-0: leader 2 → 1; ISR 1, 2, 3 → 1, 3, because broker 2 is gone (elected: isr)" in drawn(state)
     state.take("cluster", cluster(role="broker", is_whole=False))
     assert "broker 2 is gone" not in drawn(state)
+
+
+def group(name: str, lag: int, **changes: Any) -> dict[str, Any]:
+    """A group without members, as `/v1/groups` answers it; with `changes`."""
+    worst = [{"topic": "t", "partition": 0, "lag": lag}] if lag else []
+    return {
+        "group": name, "state": "Empty", "members": 0, "partitions": 1, "lag": lag, "unknown": 0,
+        "worst": worst, **changes,
+    }  # fmt: skip
+
+
+def test_groups_of_all_brokers_are_drawn_together_most_lag_first() -> None:
+    groups = Groups()
+    groups.take({"groups": [group("far", 70), group("read", 0)], "count": 4})
+    groups.take({"groups": [], "count": 0})
+    groups.take(
+        {"groups": [group("near", 7, partitions=2, unknown=1, members=2, state="Stable")], "count": 1}
+    )
+    text = drawn(state_of(partition()), groups=groups)
+    rows = [line.split() for line in text.split("MOST OF IT IN")[1].splitlines()[1:4]]
+    assert rows == [
+        ["far", "Empty", "0", "70", "t-0:", "70"],
+        ["near", "Stable", "2", "7", "or", "more", "t-0:", "7"],
+        ["read", "Empty", "0", "0", "none"],
+    ]
+    assert "most lag: 3 of 5 groups" in text
+
+
+def test_a_name_is_drawn_as_it_is_on_one_line_and_tells_the_terminal_nothing() -> None:
+    """Clients choose names of groups, operators racks: neither is rich's markup nor a terminal's order."""
+    groups = Groups()
+    groups.take({"groups": [group("a[/x]\x1b[2J\nb", 7, state="[/x]")], "count": 1})
+    state = state_of(partition())
+    assert state.cluster is not None
+    state.take(
+        "cluster",
+        {**cluster(is_whole=False), "brokers": [{**state.cluster["brokers"][0], "rack": "[/r]\x1b"}]},
+    )
+    state.cluster = {**state.cluster, "cluster_id": "c\x1bd"}
+    text = drawn(state, groups=groups)
+    assert "cluster c\ufffdd" in text
+    assert "a[/x]\ufffd[2J\ufffdb " in text
+    assert " [/r]\ufffd " in text
+
+
+@pytest.mark.parametrize(
+    ("lag", "partitions", "drawn_as"),
+    [(0, 1, ["unknown", "unknown"]), (0, 2, ["0", "or", "more", "unknown"])],
+)
+def test_lag_that_a_coordinator_does_not_know_is_not_drawn_as_none(
+    lag: int, partitions: int, drawn_as: list[str]
+) -> None:
+    groups = Groups()
+    groups.take({"groups": [group("g", lag, unknown=1, partitions=partitions)], "count": 1})
+    text = drawn(state_of(partition()), groups=groups)
+    assert text.split("MOST OF IT IN")[1].splitlines()[1].split() == ["g", "Empty", "0", *drawn_as]
+
+
+def follow_groups(monkeypatch: pytest.MonkeyPatch, *answers: Any) -> list[list[str]]:
+    """Groups shown when each node is asked, and at the end; node `n` answers with the nth."""
+    addresses = [Address("h", number) for number in range(len(answers))]
+    following, shown = Following(addresses), []
+
+    def asked(address: Address, path: str, timeout_s: float) -> Any:
+        shown.append([row["group"] for row in following.groups.rows])
+        if address == addresses[-1]:
+            following.end()
+        return answers[address.port]
+
+    monkeypatch.setattr(stream, "_asked", asked)
+    following._ask_for_groups()
+    assert following.knows_groups.is_set()
+    return [*shown, [row["group"] for row in following.groups.rows]]
+
+
+def test_groups_of_a_node_are_shown_before_the_next_one_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = [{"groups": [group(name, 1)], "count": 1} for name in "ab"]
+    assert follow_groups(monkeypatch, *answers) == [[], ["a"], ["a", "b"]]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {},
+        [],
+        7,
+        {"groups": None, "count": 0},
+        {"groups": [{}], "count": 1},
+        {"groups": [group("x", 1, worst=[{}])], "count": 1},
+        {"groups": [group("x", 1)], "count": None},
+    ],
+)
+def test_a_node_that_answers_something_else_hides_no_groups_of_others(
+    other: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert follow_groups(monkeypatch, other, {"groups": [group("a", 1)], "count": 1})[-1] == ["a"]
+
+
+def test_without_groups_there_is_no_table_of_them() -> None:
+    assert "MOST OF IT IN" not in drawn(state_of(partition()), groups=Groups())
 
 
 def test_without_a_terminal_only_one_frame_can_be_had() -> None:

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
@@ -44,7 +45,24 @@ def example_view() -> NodeView:
         "maximal_isr": [1],
         "followers": [{"id": 2, "position": 110}, {"id": 3, "position": -1}],
     }
-    return view(made, replica_of={key: replica}.get)
+    readers = {
+        "group": "readers",
+        "state": "Stable",
+        "members": 2,
+        "partitions": 2,
+        "lag": 70,
+        "unknown": 0,
+        "worst": [
+            {"topic": "orders", "partition": 0, "lag": 60},
+            {"topic": "orders", "partition": 1, "lag": 10},
+        ],
+    }
+
+    def groups(limit: int) -> Generator[None, None, dict[str, Any]]:
+        yield
+        return {"groups": [readers][:limit], "count": 1}
+
+    return view(made, replica_of={key: replica}.get, groups=groups)
 
 
 def view(quorum: Quorum, **changes: Any) -> NodeView:
@@ -95,7 +113,7 @@ def test_every_path_has_an_example() -> None:
     found = {
         re.sub(r"\?.*|(?<=partitions)/.*", "", match["path"]) for match in EXAMPLE.finditer(PAGE.read_text())
     }
-    assert found == {"/v1/cluster", "/v1/health", "/v1/partitions"}
+    assert found == {"/v1/cluster", "/v1/groups", "/v1/health", "/v1/partitions"}
     assert [state for state in STATES if f"`{state}`" not in PAGE.read_text()] == []
 
 
@@ -118,6 +136,10 @@ def test_partitions_are_found_by_their_state(state: str, partitions: list[str]) 
     for name in partitions:
         topic, _, index = name.rpartition("-")
         assert state in body(seen, f"/v1/partitions/{topic}/{index}")["states"]
+
+
+def test_a_node_that_coordinates_no_groups_says_that_there_are_none() -> None:
+    assert body(view(quorum()), "/v1/groups") == {"groups": [], "count": 0}
 
 
 def test_pages_follow_each_other_without_gap_or_overlap() -> None:
@@ -152,6 +174,7 @@ def test_pages_follow_each_other_without_gap_or_overlap() -> None:
         ("/v1/cluster?x=1", 400, "no parameter 'x'"),
         ("/v1/health?watch=", 400, "no parameter 'watch'"),
         ("/v1/partitions?limit=0", 400, "from 1 to"),
+        ("/v1/groups?limit=0", 400, "from 1 to"),
         (f"/v1/partitions?limit={PAGE_ROWS_MAX + 1}", 400, f"to {PAGE_ROWS_MAX}"),
         ("/v1/partitions?limit=1&limit=2", 400, "given twice"),
         ("/v1/partitions?state=odd", 400, "there are leaderless"),
