@@ -8,13 +8,13 @@ other, make a ledger unreadable, by file and line. Never judges the log.
 import gzip
 import json
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
+from holdfast.durability.digest_jobs import SMALL_BYTES
 from holdfast.durability.foreign_lines import ForeignRow, foreign_row
 from holdfast.durability.ledger_files import (
     UnreadableLedger,
@@ -24,7 +24,7 @@ from holdfast.durability.ledger_files import (
     problem_of,
 )
 from holdfast.durability.ledger_lines import ORDER, PROBLEM, ROWS, TOPIC_ID, TORN, read_rows, surely_in_order
-from holdfast.durability.ledger_source import plan
+from holdfast.durability.ledger_source import plan, sizes_of
 
 #: One row for each send. Strings are keys only: an aggregate over a string would make Spark sort instead of
 #: hash. Rows about files, not sends, have a negative `pseq`; each has its text in `run`.
@@ -103,8 +103,6 @@ _DEFECTS = (
     ("contradictions", "contradictory", "sends with answers that contradict each other or their acks"),
 )
 _SHOWN_MAX = 5
-#: Ledgers up to this are read by the driver.
-SMALL_BYTES = 8 << 20
 #: Enough of a file to see which topics it is about.
 _HEAD_BYTES = 256 << 10
 
@@ -174,21 +172,23 @@ def line_of(files: Iterable[str], run: str, producer: str, pseq: int, topic: str
 # --- sends ---------------------------------------------------------------------------------------------
 
 
-def read_sends(spark: Any, path: str, *, is_foreign: bool = False) -> tuple[Any, Totals]:
+def read_sends(
+    spark: Any, path: str, *, is_foreign: bool = False, sizes: Mapping[str, int] | None = None
+) -> tuple[Any, Totals]:
     """(the sends as a cached DataFrame, their totals). The ledger has been read to its end when this returns.
-    `is_foreign`: its lines are another client's.
+    `is_foreign`: its lines are another client's. `sizes`: {file: bytes that are read} instead of all.
 
     Registers the views `ledger_lines` and `sends`. Raises: UnreadableLedger.
     """
-    files = ledger_files(path)
+    sizes = sizes_of(ledger_files(path)) if sizes is None else sizes
     # partitioned as the join with the log wants them, so that they are moved once
-    lines = _lines(spark, files, is_foreign=is_foreign).repartition("producer", "pseq", "topic")
+    lines = _lines(spark, sizes, is_foreign=is_foreign).repartition("producer", "pseq", "topic")
     lines.createOrReplaceTempView("ledger_lines")
     everything = spark.sql(SENDS_SQL).cache()
     everything.createOrReplaceTempView("all_sends")
     sends = everything.where("pseq >= 0")
     sends.createOrReplaceTempView("sends")
-    return sends, _totals_of(spark, files)
+    return sends, _totals_of(spark, list(sizes))
 
 
 def forget_sends(spark: Any) -> None:
@@ -196,12 +196,12 @@ def forget_sends(spark: Any) -> None:
     spark.table("all_sends").unpersist()
 
 
-def _lines(spark: Any, files: list[str], *, is_foreign: bool) -> Any:
+def _lines(spark: Any, sizes: Mapping[str, int], *, is_foreign: bool) -> Any:
     """All lines as a DataFrame; few are read here and now, which is sooner done than Spark can plan."""
-    if sum(Path(path).stat().st_size for path in files) <= SMALL_BYTES:
+    if sum(sizes.values()) <= SMALL_BYTES:
         batches = [
             batch
-            for ranges in plan(files, 1, is_foreign=is_foreign)
+            for ranges in plan(sizes, 1, is_foreign=is_foreign)
             for wanted in ranges
             for batch in read_rows(wanted)
         ]
@@ -210,7 +210,8 @@ def _lines(spark: Any, files: list[str], *, is_foreign: bool) -> Any:
         spark.read.format("holdfast.ledger")
         .option("minPartitions", str(spark.sparkContext.defaultParallelism))
         .option("foreign", str(is_foreign).lower())
-        .load(json.dumps(files))
+        .option("sizes", json.dumps(dict(sizes)))
+        .load(json.dumps(list(sizes)))
     )
 
 

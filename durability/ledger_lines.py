@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json
 
+from holdfast.durability.even_lines import EvenLines, read_even_lines
 from holdfast.durability.foreign_lines import PRODUCER, RUN, ForeignRow, foreign_row
 from holdfast.durability.ledger_files import (
     CRC_MAX,
@@ -120,8 +121,10 @@ def surely_in_order(texts: Iterable[str]) -> bool:
 
 @dataclass(slots=True)
 class _Seen:
-    """What is said of a range when its rows have been."""
+    """How a range is read, and what is said of it when its rows have been."""
 
+    #: lines of one send become one row where that is easy to see
+    pairs: bool = True
     #: (topic, topic id)
     topic_ids: set[tuple[str, str]] = field(default_factory=set)
     #: by block
@@ -138,6 +141,28 @@ def read_rows(wanted: LedgerRange) -> Iterator[pa.RecordBatch]:
             yield from _foreign_rows(wanted, block)
         else:
             yield from _rows_of(wanted, block, seen)
+    yield from _remarks(seen)
+
+
+def read_lines(wanted: LedgerRange) -> Iterator[EvenLines | pa.RecordBatch]:
+    """The same, with blocks of undisturbed lines as they are. Raises: OSError."""
+    seen = _Seen(pairs=False)
+    for block in _blocks(wanted):
+        lines = None if isinstance(block, str) else read_even_lines(block.data)
+        if isinstance(block, str):
+            yield _said(PROBLEM, [block])
+        elif lines is None or lines.run != wanted.run:
+            yield from _rows_of(wanted, block, seen)
+        else:
+            seen.topic_ids |= {(lines.topic, topic_id) for topic_id in lines.topic_ids}
+            count = len(lines.answers["pseq"]) if lines.answers else 0
+            names = {"producer": pa.repeat(lines.producer, count), "topic": pa.repeat(lines.topic, count)}
+            seen.orders.append(_orders(pa.table(names | lines.answers)) if count else [])
+            yield lines
+    yield from _remarks(seen)
+
+
+def _remarks(seen: "_Seen") -> Iterator[pa.RecordBatch]:
     orders = [json.dumps(order) for order in seen.orders if order]
     if orders:
         yield _said(ORDER, orders)
@@ -274,7 +299,7 @@ def _converted(lines: pa.Table, seen: _Seen) -> Iterator[pa.RecordBatch]:
         columns.append(column)
     rows = pa.table(columns, schema=ROWS).combine_chunks()
     seen.orders.append(_orders(rows))
-    yield from _paired(rows).to_batches()
+    yield from (_paired(rows) if seen.pairs else rows).to_batches()
 
 
 def _orders(rows: pa.Table) -> list[SendOrder]:

@@ -4,7 +4,7 @@ Owns how files are cut into Spark partitions; what a line is, is `durability.led
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,8 @@ class LedgerPartition(InputPartition):
 
 class LedgerSource(DataSource):
     """Option `path`: a JSON list of files; `minPartitions`: as many Spark partitions where data suffices;
-    `foreign`: lines of another client. Of a stream `path` is a file or a folder, as `--ledger` has it."""
+    `foreign`: lines of another client; `sizes`: JSON {file: bytes to read}. Of a stream `path` is a file
+    or a folder, as `--ledger` has it."""
 
     @classmethod
     def name(cls) -> str:
@@ -44,7 +45,9 @@ class LedgerSource(DataSource):
     def reader(self, schema: Any) -> "LedgerReader":
         files = json.loads(self.options["path"])
         is_foreign = self.options.get("foreign", "false") == "true"
-        return LedgerReader(files, int(self.options.get("minPartitions", "1")), is_foreign=is_foreign)
+        sizes = json.loads(self.options.get("sizes", "null"))
+        least = int(self.options.get("minPartitions", "1"))
+        return LedgerReader(files, least, is_foreign=is_foreign, sizes=sizes)
 
     def streamReader(self, schema: Any) -> "LedgerStreamReader":
         return LedgerStreamReader(self.options["path"])
@@ -101,15 +104,24 @@ def whole_lines_end(path: str, start: int) -> int:
 
 
 class LedgerReader(DataSourceReader):
-    """Plans when Spark does: files are read up to where they end then."""
+    """Plans when Spark does: files are read up to where they end then, unless their sizes are given."""
 
-    def __init__(self, files: list[str], partitions_min: int, *, is_foreign: bool = False) -> None:
+    def __init__(
+        self,
+        files: list[str],
+        partitions_min: int,
+        *,
+        is_foreign: bool = False,
+        sizes: Mapping[str, int] | None = None,
+    ) -> None:
         self._files = files
         self._partitions_min = partitions_min
         self._is_foreign = is_foreign
+        self._sizes = sizes
 
     def partitions(self) -> list[LedgerPartition]:
-        planned = plan(self._files, self._partitions_min, is_foreign=self._is_foreign)
+        sizes = sizes_of(self._files) if self._sizes is None else self._sizes
+        planned = plan(sizes, self._partitions_min, is_foreign=self._is_foreign)
         return [LedgerPartition(ranges) for ranges in planned or [[]]]
 
     def read(self, partition: LedgerPartition) -> Iterator[pa.RecordBatch]:
@@ -117,9 +129,18 @@ class LedgerReader(DataSourceReader):
             yield from read_rows(wanted)
 
 
-def plan(files: list[str], partitions_min: int, *, is_foreign: bool = False) -> list[list[LedgerRange]]:
-    """The ranges of each Spark partition: large files are cut, small ones gathered. Raises: OSError."""
-    sizes = {path: Path(path).stat().st_size for path in files}
+def sizes_of(files: Iterable[str]) -> dict[str, int]:
+    """{file: bytes}. Raises: OSError."""
+    return {path: Path(path).stat().st_size for path in files}
+
+
+def plan(
+    sizes: Mapping[str, int], partitions_min: int, *, is_foreign: bool = False
+) -> list[list[LedgerRange]]:
+    """The ranges of each Spark partition, of {file: bytes}: large files are cut, small ones gathered.
+
+    Raises: OSError.
+    """
     step = max(RANGE_BYTES_MIN, -(-sum(sizes.values()) // max(1, partitions_min)))
     planned: list[list[LedgerRange]] = []
     room = 0

@@ -8,9 +8,8 @@ down before it is sent), and what the ledger has acknowledged must lie below the
 
 import json
 import shutil
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -38,7 +37,8 @@ from holdfast.durability.ledger_files import (
     ledger_files,
 )
 from holdfast.durability.loss_story import Election, LostRecord, story_of
-from holdfast.durability.read_options import BadOption, OffsetRange, parse_options
+from holdfast.durability.phases import Seconds
+from holdfast.durability.read_options import BadOption, Mode, OffsetRange, parse_options
 from holdfast.durability.rules import (
     COMPARED_SQL,
     NEAR_SQL,
@@ -50,7 +50,7 @@ from holdfast.durability.rules import (
     findings_sql,
     violations_sql,
 )
-from holdfast.durability.rules.rule import Looks
+from holdfast.durability.rules.rule import Looks, Rule
 from holdfast.durability.segment_source import BATCH_SCHEMA
 from holdfast.durability.segments import (
     HIGH_WATERMARKS,
@@ -61,6 +61,7 @@ from holdfast.durability.segments import (
     replica_folders,
 )
 from holdfast.durability.session import local_path, start_session, stop_session
+from holdfast.durability.settled import SettledLedger, settled_ledger
 from holdfast.durability.source import plan_ranges
 from holdfast.durability.tables import write_tables
 from holdfast.durability.verdict import SAMPLES_MAX, Verdict, inconclusive
@@ -82,6 +83,8 @@ ENDS_SCHEMA = "topic string, partition int, settled_end long, served_end long"
 STARTS_SCHEMA = "topic string, partition int, log_start long"
 #: Columns of view `members`.
 MEMBERS_SCHEMA = "broker int, topic string, partition int, is_in_sync boolean"
+#: What rules look at that is only there where more is given than ledgers and a cluster.
+_NEEDS_TABLES = (Looks.TIMES, Looks.REPLICAS, Looks.EPOCHS, Looks.MEMBERS)
 _REASON_CHARS = 400
 #: Replicas that a doubt names.
 _SHORT_MAX = 5
@@ -115,6 +118,11 @@ class ValidateOptions:
     #: all ledgers are of producers on one machine that was not started again: their times may be compared
     one_clock: bool = False
 
+    @property
+    def may_be_summed(self) -> bool:
+        """Nothing is asked for that needs each send."""
+        return not (self.is_foreign or self.log_dirs or self.tables or self.one_clock)
+
 
 #: All leader epochs of (topic, partition), in their order; () when they are not known.
 Elections = Callable[[str, int], Sequence[Election]]
@@ -131,7 +139,7 @@ def run(
 ) -> Verdict:
     """Start Spark, compare, stop Spark. `on_phase` hears what is done next, in words; `elections` is asked
     about partitions that lost something."""
-    seconds = _Seconds(on_phase)
+    seconds = Seconds(on_phase)
     try:
         is_short = sum(Path(file).stat().st_size for file in ledger_files(options.ledger)) < SHORT_JOB_BYTES
         with seconds.timed("spark start", "Spark starts"):
@@ -152,19 +160,19 @@ def run(
 def validate(
     spark: Any,
     options: ValidateOptions,
-    seconds: "_Seconds | None" = None,
+    seconds: Seconds | None = None,
     elections: Elections = _no_elections,
 ) -> Verdict:
     """Compare in a session that stands already."""
-    seconds = _Seconds() if seconds is None else seconds
+    seconds = Seconds() if seconds is None else seconds
     verdict = replace(_compared(spark, options, seconds, elections), seconds=seconds.found)
     return _reported(spark, options, verdict)
 
 
-def _compared(spark: Any, options: ValidateOptions, seconds: "_Seconds", elections: Elections) -> Verdict:
+def _compared(spark: Any, options: ValidateOptions, seconds: Seconds, elections: Elections) -> Verdict:
     try:
         with seconds.timed("ledger", "Spark reads the ledger"):
-            settled, sends, totals = _read_ledger(spark, options)
+            settled, sends, totals, known = _read_ledger(spark, options)
         if totals.acked < max(1, options.acked_min):
             return inconclusive(_too_few(totals.acked, options.acked_min))
         if isinstance(settled, ClientError):
@@ -174,6 +182,14 @@ def _compared(spark: Any, options: ValidateOptions, seconds: "_Seconds", electio
             topics = look(options.bootstrap_servers, totals.topics, options.timeout_ms)
         check_topic_ids(totals.topic_ids, {name: topic.topic_id for name, topic in topics.items()})
         counts = {name: len(topic.partitions) for name, topic in topics.items()}
+        if known is not None:
+            with seconds.timed("compare", "Spark reads the topics and compares"):
+                verdict = _verdict_of_sums(spark, options, known, ranges)
+            if verdict is not None:
+                verdict = _with_later(_with_expired(verdict, totals, 0, ranges), settled, ranges)
+                return replace(verdict, doubts=doubts_of_files(options.ledger))
+            with seconds.timed("ledger", "Spark reads the ledger, to look at each send"):
+                sends, totals = read_sends(spark, options.ledger, sizes=known.sizes)
         check_partitions(spark, options.ledger, totals, counts)
         log = served_log(spark, options, ranges, with_fields=totals.with_fields > 0)
         tables = replicas(spark, options.log_dirs, totals.topics, topics)
@@ -205,8 +221,11 @@ def _compared(spark: Any, options: ValidateOptions, seconds: "_Seconds", electio
         return inconclusive(f"reading failed: {reason_of(error)}")
 
 
-def _read_ledger(spark: Any, options: ValidateOptions) -> tuple[list[OffsetRange] | ClientError, Any, Totals]:
-    """(the logs' ends before the ledger was read, or why they are not known; the sends; their totals).
+def _read_ledger(
+    spark: Any, options: ValidateOptions
+) -> tuple[list[OffsetRange] | ClientError, Any, Totals, SettledLedger | None]:
+    """(the logs' ends before the ledger was read, or why they are not known; the sends; their totals; instead
+    of the sends the ledger, where it is settled).
 
     A topic that only later lines name makes it read again, now with that topic's ends known before.
     Raises: UnreadableLedger.
@@ -220,11 +239,16 @@ def _read_ledger(spark: Any, options: ValidateOptions) -> tuple[list[OffsetRange
             settled = _plan(options, tuple(sorted(topics))) if topics else []
         except ClientError as error:
             settled = error
-        sends, totals = read_sends(spark, options.ledger, is_foreign=options.is_foreign)
+        sends, known = None, settled_ledger(spark, options.ledger) if options.may_be_summed else None
+        if known is None:
+            sends, totals = read_sends(spark, options.ledger, is_foreign=options.is_foreign)
+        else:
+            totals = known.totals
         wanted = set(totals.topics)
         if wanted <= topics or isinstance(settled, ClientError):
-            return settled, sends, totals
-        forget_sends(spark)
+            return settled, sends, totals, known
+        if sends is not None:
+            forget_sends(spark)
 
 
 def _ends(settled: Sequence[OffsetRange], ranges: Sequence[OffsetRange]) -> list[tuple[str, int, int, int]]:
@@ -321,25 +345,7 @@ def served_log(
 ) -> Any:
     """View `log` of durability.rules over exactly these ranges; read when it is first used. `with_fields`:
     keys, headers and timestamps are looked at."""
-    assign: dict[str, list[int]] = {}
-    starts: dict[str, dict[str, int]] = {}
-    ends: dict[str, dict[str, int]] = {}
-    for item in ranges:
-        assign.setdefault(item.topic, []).append(item.partition)
-        starts.setdefault(item.topic, {})[str(item.partition)] = item.start
-        ends.setdefault(item.topic, {})[str(item.partition)] = item.end
-    read = (
-        spark.read.format("holdfast")
-        .option("kafka.bootstrap.servers", options.bootstrap_servers)
-        .option("assign", json.dumps(assign))
-        .option("startingOffsets", json.dumps(starts))
-        .option("endingOffsets", json.dumps(ends))
-        .option("minPartitions", str(spark.sparkContext.defaultParallelism))
-        .option("kafkaConsumer.pollTimeoutMs", str(options.timeout_ms))
-        .option("parseValues", "true")
-        .option("includePayload", str(options.is_foreign).lower())
-        .option("includeLeaderEpoch", "false")
-    )
+    read = spark.read.format("holdfast").options(**_log_options(spark, options, ranges))
     if options.is_foreign:
         read.load().createOrReplaceTempView("records")
         return spark.sql(VALUE_SQL)
@@ -350,6 +356,28 @@ def served_log(
     names = ("topic", "partition", "offset", "state", "producer", "pseq", "value_crc32c")
     fields = read.schema(f"{_LOG_COLUMNS}, {_FIELD_COLUMNS}").load()
     return fields.select(*names, of_producer, "key_crc32c", "headers_crc32c")
+
+
+def _log_options(spark: Any, options: ValidateOptions, ranges: list[OffsetRange]) -> dict[str, str]:
+    """Of `format("holdfast")`, for exactly these ranges."""
+    assign: dict[str, list[int]] = {}
+    starts: dict[str, dict[str, int]] = {}
+    ends: dict[str, dict[str, int]] = {}
+    for item in ranges:
+        assign.setdefault(item.topic, []).append(item.partition)
+        starts.setdefault(item.topic, {})[str(item.partition)] = item.start
+        ends.setdefault(item.topic, {})[str(item.partition)] = item.end
+    return {
+        "kafka.bootstrap.servers": options.bootstrap_servers,
+        "assign": json.dumps(assign),
+        "startingOffsets": json.dumps(starts),
+        "endingOffsets": json.dumps(ends),
+        "minPartitions": str(spark.sparkContext.defaultParallelism),
+        "kafkaConsumer.pollTimeoutMs": str(options.timeout_ms),
+        "parseValues": "true",
+        "includePayload": str(options.is_foreign).lower(),
+        "includeLeaderEpoch": "false",
+    }
 
 
 def replicas(
@@ -464,6 +492,25 @@ def _with_later(verdict: Verdict, settled: Sequence[OffsetRange], ranges: Sequen
 # --- judging -------------------------------------------------------------------------------------------
 
 
+def _verdict_of_sums(
+    spark: Any, options: ValidateOptions, known: SettledLedger, ranges: list[OffsetRange]
+) -> Verdict | None:
+    """That all is well, of a log that adds up to the same as the ledger; None when it does not."""
+    totals = known.totals
+    if not known.is_served(spark, parse_options(_log_options(spark, options, ranges), Mode.BATCH), ranges):
+        return None
+    counts = {rule.name: 0 for rule in _rules(totals)}
+    seen = {"ok": totals.acked, "served": totals.sent}
+    facts = _facts(totals, seen, len(ranges))
+    return Verdict(counts=counts, samples={}, facts=facts, notes=_notes(totals))
+
+
+def _rules(totals: Totals, *, without: Collection[Looks] = _NEEDS_TABLES) -> list[Rule]:
+    """The rules that have something to look at."""
+    missing = {*without, *(() if totals.with_fields else (Looks.FIELDS,))}
+    return [rule for rule in RULES.values() if rule.looks not in missing]
+
+
 def judge(
     spark: Any,
     sends: Any,
@@ -501,18 +548,14 @@ def judge(
         is_disordered = False
     else:
         is_disordered = has_order and spark.table("disordered").count() > 0
-    wanted = [
-        rule
-        for rule in RULES.values()
-        if {
-            Looks.FIELDS: totals.with_fields > 0,
-            Looks.ORDER: has_order,
-            Looks.TIMES: one_clock,
-            Looks.REPLICAS: replica is not None,
-            Looks.EPOCHS: replica is not None and epochs is not None,
-            Looks.MEMBERS: replica is not None and members is not None,
-        }.get(rule.looks, True)
-    ]
+    given = {
+        Looks.ORDER: has_order,
+        Looks.TIMES: one_clock,
+        Looks.REPLICAS: replica is not None,
+        Looks.EPOCHS: replica is not None and epochs is not None,
+        Looks.MEMBERS: replica is not None and members is not None,
+    }
+    wanted = _rules(totals, without=[looks for looks, is_there in given.items() if not is_there])
     asked = [
         rule
         for rule in wanted
@@ -639,22 +682,6 @@ def _write_report(spark: Any | None, folder: Path, verdict: Verdict) -> None:
 
 
 # --- small things --------------------------------------------------------------------------------------
-
-
-class _Seconds:
-    """How long each phase took; `on_phase` hears of each when it begins."""
-
-    def __init__(self, on_phase: Callable[[str], None] = lambda _: None) -> None:
-        self._on_phase = on_phase
-        self.found: dict[str, float] = {}
-
-    @contextmanager
-    def timed(self, phase: str, text: str) -> Iterator[None]:
-        """Raises: what the block raises; a phase that failed has no seconds."""
-        self._on_phase(text)
-        start = time.monotonic()
-        yield
-        self.found[phase] = round(time.monotonic() - start, 2)
 
 
 def reason_of(error: Exception) -> str:

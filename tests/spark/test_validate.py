@@ -11,6 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from holdfast.client.core.outcomes import DeliveryOutcome
+from holdfast.durability import validate as job
+from holdfast.durability.settled import SettledLedger
 from holdfast.durability.tables import SCHEMAS
 from holdfast.durability.validate import ValidateOptions, run, validate
 from holdfast.durability.verdict import Verdict
@@ -55,6 +57,58 @@ def test_a_clean_run_is_good_replicas_included_and_reported(spark: Any, tmp_path
     assert not any(verdict.counts.values())
     assert json.loads((report / "verdict.json").read_text())["ok"] is True
     assert "VERDICT: good" in (report / "verdict.txt").read_text()
+
+
+def write_by_producer(folder: Path, history: RunHistory) -> str:
+    """A file for each producer, as producers write them: lines of several are always looked at."""
+    folder.mkdir(exist_ok=True)
+    for name in sorted({send.producer for send in history.sends}):
+        sends = [send for send in history.sends if send.producer == name]
+        lines = RunHistory(history.topic, history.run, sends).ledger_lines()
+        (folder / f"{name}.jsonl").write_text("".join(lines))
+    return str(folder)
+
+
+def test_a_run_that_adds_up_is_judged_as_if_each_send_was_looked_at(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    history = clean_history("t")
+    ledger = write_by_producer(tmp_path / "ledger", history)
+    with PlantedLogs(history_batches(history)) as node:
+        looked = validate(spark, ValidateOptions(ledger, node.address, tables=str(tmp_path / "tables")))
+        monkeypatch.setattr(job, "read_sends", None)
+        summed = validate(spark, ValidateOptions(ledger, node.address))
+    assert summed.exit_code == 0, summed.as_text()
+    assert (summed.counts, summed.facts, summed.notes) == (looked.counts, looked.facts, looked.notes)
+
+
+def test_what_does_not_add_up_is_looked_at(spark: Any, tmp_path: Path) -> None:
+    history = clean_history("t")
+    logs = history_batches(history)
+    ledger = write_by_producer(tmp_path / "ledger", history)
+    with PlantedLogs({**logs, ("t", 0): logs["t", 0][:-1]}) as node:
+        verdict = validate(spark, ValidateOptions(ledger, node.address))
+    assert {name: count for name, count in verdict.counts.items() if count} == {"lost": 5}
+    assert (verdict.facts["ok"], verdict.facts["served"]) == (35, 35)
+
+
+def test_a_closer_look_sees_no_more_of_the_ledger_than_the_first(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is acknowledged meanwhile lies behind the ends that were asked for: it would be lost."""
+    history, later = clean_history("t"), clean_history("t")
+    later.send("p0", 20, 1)
+    ledger = write_by_producer(tmp_path / "ledger", history)
+
+    def grows(*_: Any) -> bool:
+        write_by_producer(tmp_path / "ledger", later)
+        return False
+
+    monkeypatch.setattr(SettledLedger, "is_served", grows)
+    with PlantedLogs(history_batches(history)) as node:
+        verdict = validate(spark, ValidateOptions(ledger, node.address))
+    assert verdict.exit_code == 0, verdict.as_text()
+    assert verdict.facts["sent"] == 40
 
 
 def test_loss_damage_and_divergence_are_told_apart(spark: Any, tmp_path: Path) -> None:
@@ -261,10 +315,13 @@ def test_a_cluster_that_does_not_answer_or_know_the_topic_proves_nothing(spark: 
 def test_a_partition_that_cannot_be_read_to_its_end_proves_nothing(spark: Any, tmp_path: Path) -> None:
     history = clean_history("t")
     logs = history_batches(history)
+    by_producer = write_by_producer(tmp_path / "ledger", history)
     with PlantedLogs(logs, silent_from={("t", 1): 10}) as node:
-        verdict = verdict_of(spark, tmp_path, node, history, timeout_ms=3_000)
-    assert verdict.exit_code == 6
-    assert "t-1: nothing came from offset 10 on" in verdict.inconclusive[0]
+        looked = verdict_of(spark, tmp_path, node, history, timeout_ms=3_000)
+        summed = validate(spark, ValidateOptions(by_producer, node.address, timeout_ms=3_000))
+    for verdict in (looked, summed):
+        assert verdict.exit_code == 6
+        assert "t-1: nothing came from offset 10 on" in verdict.inconclusive[0]
 
 
 def test_what_retention_has_taken_is_not_lost(spark: Any, tmp_path: Path) -> None:

@@ -144,3 +144,32 @@ def test_so_is_a_batch_whose_crc_holds_but_that_does_not_unpack() -> None:
     batch = FetchedBatch("t", 2, 0, parse_header(data), memoryview(data), -1)
     (made,) = to_arrow([batch], "t", 2, 0, 1, PARSED)
     assert made.column("state").to_pylist() == ["damaged"]
+
+
+TRUSTED = Columns(payload=False, leader_epoch=False, parsed=True, trusts_values=True)
+ODD_VALUES = {
+    "no value": None,
+    "no value of a ledger": b"hello",
+    "a number that is none": b"12345678:p:x:",
+    "a number that is too large": b"12345678:p:99999999999999999999:",
+    "a name that is no text": b"12345678:\xff:1:",
+    "too few colons": b"12345678:p:1",
+}
+
+
+def test_values_that_are_trusted_have_the_names_of_those_that_are_checked() -> None:
+    values: list[bytes | None] = [make_value("p", 7, 60), make_value("other.p", 123_456_789, 5), b"0:p:0::"]
+    trusted, checked = (
+        to_arrow([fetched(0, values[:count])], "t", 2, 0, 9, columns)[0].to_pylist()
+        for count, columns in ((3, TRUSTED), (2, PARSED))
+    )
+    assert trusted[:2] == checked
+    assert (trusted[2]["state"], trusted[2]["producer"], trusted[2]["pseq"]) == ("good", "p", 0)
+
+
+@pytest.mark.parametrize("odd", ODD_VALUES.values(), ids=ODD_VALUES)
+def test_none_is_trusted_beside_an_odd_one(odd: bytes | None) -> None:
+    batches = [fetched(0, [make_value("p", 7, 60), b"0:p:0::", odd])]
+    (trusted,), (checked,) = (to_arrow(batches, "t", 2, 0, 9, columns) for columns in (TRUSTED, PARSED))
+    assert trusted.to_pylist() == checked.to_pylist()
+    assert checked.column("state").to_pylist()[0] == "good"
