@@ -85,6 +85,12 @@ _ENDS = (signal.SIGINT, signal.SIGTERM)
     help="All producers ran on one machine that was not started again: compare their times, too.",
 )
 @click.option(
+    "--history",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="history.jsonl of the run: stories of lost records say which faults were near.",
+)
+@click.option(
     "--follow",
     "state",
     type=click.Path(file_okay=False),
@@ -118,6 +124,7 @@ def command(
     timeout_ms: int,
     acked_min: int,
     one_clock: bool,
+    history: Path | None,
     state: str | None,
     follow_seconds: float | None,
     metrics: str | None,
@@ -129,9 +136,10 @@ def command(
         raise click.UsageError("give --ledger or --foreign")
     if state is None and (follow_seconds is not None or metrics is not None):
         raise click.UsageError("--follow-seconds and --metrics go with --follow")
-    if state is not None and (foreign or log_dirs or report or tables or one_clock):
+    if state is not None and (foreign or log_dirs or report or tables or one_clock or history):
         raise click.UsageError(
-            "--follow goes with --ledger alone, without --log-dirs, --report, --tables and --one-clock"
+            "--follow goes with --ledger alone, without --log-dirs, --report, --tables, --one-clock and "
+            "--history"
         )
     folders = parse_log_dirs(log_dirs)
     for folder in ",".join(folders.values()).split(",") if folders and master.startswith("local") else ():
@@ -139,6 +147,7 @@ def command(
             raise click.UsageError(f"--log-dirs: {folder} is no folder")
     require("spark")
     from holdfast.cli.inspect.partition_elections import PartitionElections
+    from holdfast.cli.inspect.run_history import faults_in
 
     if state is not None:
         from holdfast.durability.follow import FollowOptions
@@ -155,6 +164,10 @@ def command(
         _end(_followed(following, metrics), output)
     from holdfast.durability.validate import ValidateOptions, run
 
+    try:
+        faults = None if history is None else faults_in(history)
+    except (OSError, ValueError) as error:
+        raise click.UsageError(f"--history: {error}") from error
     options = ValidateOptions(
         ledger=given,
         is_foreign=foreign is not None,
@@ -166,6 +179,7 @@ def command(
         timeout_ms=timeout_ms,
         acked_min=acked_min,
         one_clock=one_clock,
+        history=faults,
     )
     with Progress() as progress:
         verdict = run(options, progress.phase, PartitionElections(bootstrap_server, timeout_ms))

@@ -52,6 +52,9 @@ class LostRecord:
     offset: int
     #: the part that identifies a record: checksum, producer, number
     value: str
+    #: of the acknowledgement, where the ledger says them: leader epoch, and monotonic time
+    leader_epoch: int = -1
+    acked_ns: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ from holdfast.drills.ground import Ground
 from holdfast.drills.outcome import DrillResult
 from holdfast.drills.session import Say, Session
 from holdfast.drills.spark_judge import SparkJudge
-from holdfast.drills.story import add_load, add_metadata, verdict_row, write_report
+from holdfast.drills.story import add_load, add_metadata, loss_stories, verdict_row, write_report
 from holdfast.localcluster.endings import ended_by_sigterm
 from holdfast.localcluster.nodes import ClusterError
 from holdfast.report.history import HISTORY_FILE, History
@@ -214,10 +214,10 @@ def _finish(folder: Path, wishes: Wishes, report: ChaosReport, say: Say) -> None
             topic: replace(verdict, facts={**verdict.facts, **_compared(folder / f"snapshot-{topic}")})
             for topic, verdict in found.items()
         }
+        named = [record for records in lost.values() for record in records[:_NAMED_MAX]]
         report.named = [
-            f"{record.topic}-{record.partition}, offset {record.offset}, {record.value}"
-            for records in lost.values()
-            for record in records[:_NAMED_MAX]
+            f"{record.topic}-{record.partition}, offset {record.offset}, {record.value}: {story}"
+            for record, story in zip(named, loss_stories(folder / HISTORY_FILE, named), strict=True)
         ]
     elif not report.unjudged:
         report.unjudged = "the run made no topic"

@@ -14,7 +14,10 @@ from holdfast.drills.outcome import LostRecord
 from holdfast.localcluster.nodes import ClusterError
 
 _LOST_SQL = """
-SELECT DISTINCT topic, partition, offset, producer, pseq FROM violations WHERE class = 'lost'
+SELECT DISTINCT v.topic, v.partition, v.offset, v.producer, v.pseq, s.leader_epoch, s.t1
+FROM violations v
+JOIN sends s ON v.run = s.run AND v.topic = s.topic AND v.producer = s.producer AND v.pseq = s.pseq
+WHERE class = 'lost'
 ORDER BY topic, partition, offset
 """
 #: A drill has some thousand records: compiling queries and spreading rows would cost more than the work.
@@ -69,7 +72,11 @@ class SparkJudge:
             verdicts = judge_all(self._spark, ledger, snapshots)
             if any(verdict.counts.get("lost", 0) for verdict in verdicts.values()):
                 for row in self._spark.sql(_LOST_SQL).collect():
-                    record = LostRecord(row.topic, row.partition, row.offset, _name(row.producer, row.pseq))
+                    record = LostRecord(
+                        *(row.topic, row.partition, row.offset, _name(row.producer, row.pseq)),
+                        leader_epoch=-1 if row.leader_epoch is None else row.leader_epoch,
+                        acked_ns=row.t1,
+                    )
                     lost.setdefault(row.topic, []).append(record)
         except SPARK_ERRORS as error:
             raise ClusterError(f"Spark failed while it compared: {reason_of(error)}") from error

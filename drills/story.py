@@ -11,8 +11,10 @@ from typing import Any
 from holdfast.cli.inspect.history_rows import metadata_rows
 from holdfast.cli.inspect.metadata_log import fetch_log
 from holdfast.cli.inspect.partition_story import ReadLog
+from holdfast.cli.inspect.run_history import elections_in, history_of
 from holdfast.client.core.errors import ClientError
-from holdfast.drills.outcome import DrillEvidence
+from holdfast.drills.outcome import DrillEvidence, LostRecord
+from holdfast.durability import loss_story
 from holdfast.durability.verdict import EXIT_INCONCLUSIVE, Verdict
 from holdfast.report.history import History, Row, read_history
 from holdfast.report.load import load_rows
@@ -66,6 +68,22 @@ def drill_verdict_row(evidence: DrillEvidence) -> dict[str, Any]:
         "samples": {"lost": [{"offset": one.offset, "value": one.value} for one in evidence.lost]},
         "reasons": list(evidence.notes) if evidence.verdict_code == EXIT_INCONCLUSIVE else [],
     }
+
+
+def loss_stories(file: Path, lost: Sequence[LostRecord]) -> list[str]:
+    """What the history of a run tells of each of these records. Raises: OSError, ValueError."""
+    rows = read_history(file)
+    history = history_of(rows)
+    stories = []
+    for one in lost:
+        elections = elections_in(rows, history.wall_ms, one.topic, one.partition)
+        record = loss_story.LostRecord(
+            *(one.topic, one.partition, one.offset, one.value, 0),
+            leader_epoch=one.leader_epoch,
+            acked_ns=one.acked_ns,
+        )
+        stories.append(loss_story.story_of({}, record, elections, history) or "nothing is known of it")
+    return stories
 
 
 def write_report(file: Path, histories: Sequence[Path], titles: Sequence[str] = ()) -> None:

@@ -2,7 +2,8 @@
 
 Looks at the place that was acknowledged, in each replica: the record is still there and not served, another
 one has its place since, or the log ends before it. Reads segment files with the validator's own decoder. What
-the metadata log says of the partition's leaders tells by which election that came about.
+the metadata log says of the partition's leaders tells by which election that came about, and a history of the
+run what was done to the cluster meanwhile.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,6 +23,9 @@ from holdfast.durability.segments import (
     segment_paths,
 )
 
+#: Faults that a story names.
+_FAULTS_MAX = 5
+
 
 @dataclass(frozen=True, slots=True)
 class LostRecord:
@@ -34,6 +38,8 @@ class LostRecord:
     pseq: int
     #: leader epoch of the acknowledgement; -1 when the ledger does not say it
     leader_epoch: int = -1
+    #: monotonic time of the acknowledgement, as the ledger has it
+    acked_ns: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +61,32 @@ class Election:
 
 
 @dataclass(frozen=True, slots=True)
+class Fault:
+    """Something that was done to a cluster, from wall time to wall time in ms since 1970."""
+
+    text: str
+    since_ms: int
+    #: None: it was never healed
+    until_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class RunHistory:
+    """What was done to a cluster while producers on the same machine sent."""
+
+    #: both clocks of that machine at one moment, before the first fault
+    wall_ms: int
+    mono_ns: int
+    faults: tuple[Fault, ...]
+
+    def wall_time(self, mono_ns: int | None) -> int | None:
+        """In ms; None for no time, and for one before the run."""
+        if mono_ns is None or mono_ns < self.mono_ns:
+            return None
+        return self.wall_ms + (mono_ns - self.mono_ns) // 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
 class _Found:
     """What one replica has where the record should be."""
 
@@ -67,7 +99,12 @@ class _Found:
     end: int
 
 
-def story_of(log_dirs: Mapping[int, str], lost: LostRecord, elections: Sequence[Election] = ()) -> str:
+def story_of(
+    log_dirs: Mapping[int, str],
+    lost: LostRecord,
+    elections: Sequence[Election] = (),
+    history: RunHistory | None = None,
+) -> str:
     """Sentences about a lost record, empty when nothing is known of its partition. `elections`: all of the
     partition in the order of their epochs. Raises: OSError, ValueError for a log dir that is not there."""
     found = [
@@ -78,7 +115,8 @@ def story_of(log_dirs: Mapping[int, str], lost: LostRecord, elections: Sequence[
         )
         if folder.partition == lost.partition
     ]
-    return "; ".join(filter(None, (_stored(found), _course(lost, found, elections))))
+    meanwhile = "" if history is None else _meanwhile(lost, elections, history)
+    return "; ".join(filter(None, (_stored(found), _course(lost, found, elections), meanwhile)))
 
 
 def _stored(found: Sequence[_Found]) -> str:
@@ -110,7 +148,7 @@ def _course(lost: LostRecord, found: Sequence[_Found], elections: Sequence[Elect
     later = [one for one in elections if one.leader_epoch > acked.leader_epoch and one.leader is not None]
     if not later:
         return f"{text}; no other leader was elected since"
-    unclean = next((one for one in later if one.is_unclean), None)
+    unclean = _unclean_after(lost, elections)
     if unclean is None:
         chain = ", ".join(f"{one.leader} in epoch {one.leader_epoch}" for one in later)
         return f"{text}; since then only clean elections: {chain}"
@@ -127,6 +165,37 @@ def _course(lost: LostRecord, found: Sequence[_Found], elections: Sequence[Elect
             f"; between them led {', '.join(f'{one.leader} in epoch {one.leader_epoch}' for one in before)}"
         )
     return text
+
+
+def _meanwhile(lost: LostRecord, elections: Sequence[Election], history: RunHistory) -> str:
+    """What was done to the cluster from the acknowledgement to the election that gave its place away."""
+    acked_ms = history.wall_time(lost.acked_ns)
+    unclean = _unclean_after(lost, elections)
+    since = history.wall_ms if acked_ms is None else acked_ms
+    until = None if unclean is None else unclean.timestamp_ms
+    near = [
+        fault
+        for fault in history.faults
+        if (until is None or fault.since_ms <= until) and (fault.until_ms is None or fault.until_ms >= since)
+    ]
+    text = "" if acked_ms is None else f"acknowledged at {_time(acked_ms)}; "
+    if not near:
+        return f"{text}the run's history has no fault in that time" if text else ""
+    shown = ", ".join(
+        f"{fault.text} at {_time(fault.since_ms)}"
+        + ("" if fault.until_ms is None else f" (healed at {_time(fault.until_ms)})")
+        for fault in near[-_FAULTS_MAX:]
+    )
+    more = f", the last of {len(near)}" if len(near) > _FAULTS_MAX else ""
+    return f"{text}what was done to the cluster{' meanwhile' if text else ''}{more}: {shown}"
+
+
+def _unclean_after(lost: LostRecord, elections: Sequence[Election]) -> Election | None:
+    """The first unclean election behind the acknowledgement."""
+    if lost.leader_epoch < 0:
+        return None
+    later = (one for one in elections if one.leader_epoch > lost.leader_epoch and one.leader is not None)
+    return next((one for one in later if one.is_unclean), None)
 
 
 def _ids(ids: Sequence[int]) -> str:

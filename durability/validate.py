@@ -36,7 +36,7 @@ from holdfast.durability.ledger_files import (
     doubts_of_files,
     ledger_files,
 )
-from holdfast.durability.loss_story import Election, LostRecord, story_of
+from holdfast.durability.loss_story import Election, LostRecord, RunHistory, story_of
 from holdfast.durability.phases import Seconds
 from holdfast.durability.read_options import BadOption, Mode, OffsetRange, parse_options
 from holdfast.durability.rules import (
@@ -117,6 +117,8 @@ class ValidateOptions:
     is_foreign: bool = False
     #: all ledgers are of producers on one machine that was not started again: their times may be compared
     one_clock: bool = False
+    #: what was done to the cluster while the ledger was written
+    history: RunHistory | None = None
 
     @property
     def may_be_summed(self) -> bool:
@@ -208,7 +210,7 @@ def _compared(spark: Any, options: ValidateOptions, seconds: Seconds, elections:
             )
             verdict = _with_later(_with_expired(verdict, totals, expired, ranges), settled, ranges)
             verdict = _with_places(verdict, options.log_dirs)
-            verdict = _with_stories(spark, verdict, options.log_dirs, elections)
+            verdict = _with_stories(spark, verdict, options, elections)
         if options.tables is not None:
             with seconds.timed("tables", "Spark writes the tables"):
                 verdict = _with_tables(spark, Path(options.tables), verdict, ranges, elections)
@@ -289,37 +291,34 @@ def _with_tables(
     return verdict
 
 
-def _with_stories(spark: Any, verdict: Verdict, log_dirs: Mapping[int, str], elections: Elections) -> Verdict:
+def _with_stories(spark: Any, verdict: Verdict, options: ValidateOptions, elections: Elections) -> Verdict:
     """The verdict whose samples of lost records say what became of them."""
     rows = verdict.samples.get("lost", ())
-    epochs = _acked_epochs(spark, rows)
+    acks = _acks(spark, rows)
     for row in rows:
         name = (row["topic"], row["producer"], row["pseq"])
-        lost = LostRecord(
-            row["topic"],
-            row["partition"],
-            row["offset"],
-            row["producer"],
-            row["pseq"],
-            epochs.get(name, -1),
-        )
+        lost = LostRecord(row["topic"], row["partition"], row["offset"], *name[1:], *acks.get(name, ()))
         with suppress(OSError, ValueError):  # files of a running broker change and go
-            story = story_of(log_dirs, lost, elections(lost.topic, lost.partition))
+            led = elections(lost.topic, lost.partition)
+            story = story_of(options.log_dirs, lost, led, options.history)
             if story and isinstance(row, dict):
                 row["story"] = story
     return verdict
 
 
-def _acked_epochs(spark: Any, rows: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str, int], int]:
-    """(topic, producer, number) -> leader epoch of the acknowledgement, where the ledger says it."""
+def _acks(
+    spark: Any, rows: Sequence[Mapping[str, Any]]
+) -> dict[tuple[str, str, int], tuple[int, int | None]]:
+    """(topic, producer, number) -> leader epoch and monotonic time of the acknowledgement, where the ledger
+    says the epoch."""
     names = [(row["topic"], row["producer"], row["pseq"]) for row in rows]
     if not names:
         return {}
     wanted = spark.createDataFrame(names, "topic string, producer string, pseq long")
     found = spark.table("sends").join(F.broadcast(wanted), ["topic", "producer", "pseq"])
     return {
-        (row.topic, row.producer, row.pseq): row.leader_epoch
-        for row in found.select("topic", "producer", "pseq", "leader_epoch").collect()
+        (row.topic, row.producer, row.pseq): (row.leader_epoch, row.t1)
+        for row in found.select("topic", "producer", "pseq", "leader_epoch", "t1").collect()
         if row.leader_epoch is not None
     }
 

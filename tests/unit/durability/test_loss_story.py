@@ -6,7 +6,7 @@ import pytest
 
 from holdfast.client.core.history import make_value
 from holdfast.durability.foreign_lines import PRODUCER, number_of_value
-from holdfast.durability.loss_story import Election, LostRecord, story_of
+from holdfast.durability.loss_story import Election, Fault, LostRecord, RunHistory, story_of
 from holdfast.protocol.record_batch import Record, encode_batch
 
 SEGMENT = "00000000000000000000.log"
@@ -120,3 +120,48 @@ def test_replicas_that_were_cut_are_named_with_the_election(tmp_path: Path) -> N
         "epoch 5 began uncleanly with leader 2 at 2023-11-14 22:13:20.005Z (a kill), to whose log replica 1 "
         "had to be cut"
     )
+
+
+EPOCHS = (
+    Election(3, 1, (1, 2, 3), (1,), False, 1_700_000_000_000, "the topic was created"),
+    Election(5, 2, (2,), (2,), True, 1_700_000_010_000, "broker 2 was registered"),
+)
+
+
+def run_history(*faults: Fault) -> RunHistory:
+    return RunHistory(wall_ms=1_700_000_000_000, mono_ns=5_000_000_000, faults=faults)
+
+
+def fault(text: str, since_s: float, until_s: float | None) -> Fault:
+    start_ms = 1_700_000_000_000
+    until_ms = None if until_s is None else start_ms + round(1000 * until_s)
+    return Fault(text, start_ms + round(1000 * since_s), until_ms)
+
+
+def test_faults_from_the_acknowledgement_to_the_unclean_election_are_named_with_their_times() -> None:
+    history = run_history(
+        fault("healed before it", 1, 1.5),
+        fault("kill -9 broker-1", 1, 4),
+        fault("power loss broker-3", 9, None),
+        fault("after the election", 10.5, 11),
+    )
+    lost = LostRecord("t", 0, 2, "p", 2, leader_epoch=3, acked_ns=7_000_000_000)
+    assert story_of({}, lost, EPOCHS, history).endswith(
+        "acknowledged at 2023-11-14 22:13:22.000Z; what was done to the cluster meanwhile: "
+        "kill -9 broker-1 at 2023-11-14 22:13:21.000Z (healed at 2023-11-14 22:13:24.000Z), "
+        "power loss broker-3 at 2023-11-14 22:13:29.000Z"
+    )
+
+
+def test_a_history_without_a_fault_in_that_time_says_so() -> None:
+    lost = LostRecord("t", 0, 2, "p", 2, leader_epoch=3, acked_ns=7_000_000_000)
+    assert story_of({}, lost, EPOCHS, run_history(fault("before", 0, 1))).endswith(
+        "acknowledged at 2023-11-14 22:13:22.000Z; the run's history has no fault in that time"
+    )
+
+
+def test_without_times_all_faults_are_near_and_the_last_are_named() -> None:
+    history = run_history(*(fault(f"fault {n}", n, n + 1) for n in range(8)))
+    story = story_of({}, LostRecord("t", 0, 2, "p", 2, acked_ns=1), (), history)
+    assert story.startswith("what was done to the cluster, the last of 8: fault 3 at ")
+    assert story.endswith("fault 7 at 2023-11-14 22:13:27.000Z (healed at 2023-11-14 22:13:28.000Z)")

@@ -1,0 +1,33 @@
+"""What a run tells of the records that it lost, out of its own history."""
+
+from pathlib import Path
+
+from holdfast.drills.outcome import LostRecord
+from holdfast.drills.story import loss_stories
+from holdfast.report.history import append_rows
+
+ROWS = (
+    {"kind": "run", "t_ms": 0, "wall_ms": 1_700_000_000_000, "mono_ns": 10**9},
+    {"kind": "partition", "t_ms": -50, "topic": "t", "partition": 0, "leader": 1, "leader_epoch": 0,
+     "isr": [1, 2, 3], "why": [], "is_unclean": False},
+    {"kind": "fault", "t_ms": 500, "until_ms": 3000, "target": "broker-1", "fault": "kill -9",
+     "text": "kill -9 broker-1"},
+    {"kind": "partition", "t_ms": 2000, "topic": "t", "partition": 0, "leader": 3, "leader_epoch": 1,
+     "isr": [3], "why": ["nothing else was there"], "is_unclean": True},
+)  # fmt: skip
+
+
+def test_a_lost_record_has_its_election_and_the_faults_near_it(tmp_path: Path) -> None:
+    append_rows(tmp_path / "history.jsonl", ROWS)
+    lost = [
+        LostRecord("t", 0, 17, "c:p:17", leader_epoch=0, acked_ns=2 * 10**9),
+        LostRecord("u", 0, 17, "c:p:18"),
+    ]
+    told, less = loss_stories(tmp_path / "history.jsonl", lost)
+    assert told == (
+        "acknowledged in epoch 0 by leader 1, whose ISR was 1, 2, 3; epoch 1 began uncleanly with leader 3 "
+        "at 2023-11-14 22:13:22.000Z (nothing else was there); acknowledged at 2023-11-14 22:13:21.000Z; "
+        "what was done to the cluster meanwhile: kill -9 broker-1 at 2023-11-14 22:13:20.500Z "
+        "(healed at 2023-11-14 22:13:23.000Z)"
+    )
+    assert less.startswith("what was done to the cluster: kill -9 broker-1 at ")
