@@ -1,7 +1,7 @@
 """Validate: the verdict over a ledger of N sends, beside reading the same topic alone in the same session.
 
-Back of an envelope: the verdict reads the topic as the bare source does, parses two ledger lines a record and
-joins both once. The floor: half of the source's own rate at a million sends.
+Back of an envelope: the verdict reads the topic as the bare source does, two ledger lines a record beside it,
+and adds both up. The floor: half of the source's own rate at a million sends.
 """
 
 import subprocess
@@ -159,7 +159,7 @@ def _page(data: dict[str, Any]) -> str:
             offsetgroup="source" if is_source else "verdict",
         )
     made.update_layout(barmode="stack", yaxis_title="µs a record", xaxis_title="sends")
-    text: str = made.to_html(include_plotlyjs="cdn")
+    text: str = made.to_html(include_plotlyjs=True)
     return text
 
 
