@@ -278,8 +278,15 @@ def test_texts_name_the_actor() -> None:
     assert not lines_with(pattern, [*files(*NODES, *TOOLS, "runtime", "sim", "tests", "examples"), *pages])
 
 
-#: Tests that need a program of others, which not every machine has: they say why they are skipped.
-FOREIGN_PROGRAMS = ("tests/browser/", "tests/containers/", "tests/kafka_clients/", "tests/prometheus/")
+#: Tests that need a program of others or this project's history, which not every machine has: they say why
+#: they are skipped.
+FOREIGN_PROGRAMS = (
+    "tests/browser/",
+    "tests/containers/",
+    "tests/kafka_clients/",
+    "tests/prometheus/",
+    "tests/versions/",
+)
 
 
 def test_nothing_is_left_for_later() -> None:

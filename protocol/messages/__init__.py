@@ -103,7 +103,7 @@ APIS: dict[ApiKey, Api] = {
             committed_offsets.OffsetDeleteRequest,
             committed_offsets.OffsetDeleteResponse,
         ),
-        Api(ApiKey.VOTE, quorum.VoteRequest, quorum.VoteResponse),
+        Api(ApiKey.VOTE, quorum.VoteRequest, quorum.VoteResponse, max_version=1),
         Api(ApiKey.BEGIN_QUORUM_EPOCH, quorum.BeginQuorumEpochRequest, quorum.QuorumEpochResponse),
         Api(ApiKey.END_QUORUM_EPOCH, quorum.EndQuorumEpochRequest, quorum.QuorumEpochResponse),
         Api(ApiKey.DESCRIBE_QUORUM, quorum.DescribeQuorumRequest, quorum.DescribeQuorumResponse),

@@ -100,10 +100,14 @@ class FetchRequest:
     voter_directory_id: bytes | None = field(
         nullable(uuid),
         "Set by voters: INVALID_VOTER_KEY when the metadata log names another directory (K8).",
+        since=1,
         default=None,
     )
     is_admitted: bool = field(
-        boolean, "Set by voters: the directory counts; false until it has seen its admission.", default=True
+        boolean,
+        "Set by voters: the directory counts; false until it has seen its admission.",
+        since=1,
+        default=True,
     )
 
 

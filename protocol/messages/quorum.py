@@ -33,10 +33,14 @@ class VoteRequest:
     directory_id: bytes | None = field(
         nullable(uuid),
         "The candidate's directory: INVALID_VOTER_KEY when the metadata log names another (K8).",
+        since=1,
         default=None,
     )
     bootstraps: bool = field(
-        boolean, "The first election of a new cluster: only all voters together grant it (K8).", default=False
+        boolean,
+        "The first election of a new cluster: only all voters together grant it (K8).",
+        since=1,
+        default=False,
     )
 
 
@@ -50,7 +54,10 @@ class VoteResponse:
     leader_id: int = field(int32, "Leader known there, -1 for none.")
     vote_granted: bool = field(boolean, "Yes or no.")
     directory_id: bytes | None = field(
-        nullable(uuid), "The directory that answers; a vote of another than expected is none.", default=None
+        nullable(uuid),
+        "The directory that answers; a vote of another than expected is none.",
+        since=1,
+        default=None,
     )
 
 

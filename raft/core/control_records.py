@@ -25,7 +25,10 @@ from holdfast.protocol.schema.fields import (
 from holdfast.runtime.api import Buffer
 
 _KEY = struct.Struct(">hh")
-_VERSION = 0
+#: In the key, by which readers find a type: it stays.
+_KEY_VERSION = 0
+#: Of the fields: a record of an earlier build lacks later ones, and an earlier build passes them over.
+_VERSION = 1
 LEADER_CHANGE = 2
 SNAPSHOT_HEADER = 3
 SNAPSHOT_FOOTER = 4
@@ -48,7 +51,10 @@ class LeaderChangeRecord:
     voters: tuple[int, ...] = field(array(int32), "All voters, ascending.")
     granting_voters: tuple[int, ...] = field(array(int32), "Voters that voted for it, ascending.")
     directories: tuple[VoterDirectory, ...] = field(
-        array_of(VoterDirectory), "Directories of the voters that are known, by voter (K8).", default=()
+        array_of(VoterDirectory),
+        "Directories of the voters that are known, by voter (K8).",
+        since=1,
+        default=(),
     )
 
 
@@ -79,13 +85,13 @@ class SnapshotFooterRecord:
 
 
 #: key of every SnapshotHeader record
-SNAPSHOT_HEADER_KEY = _KEY.pack(_VERSION, SNAPSHOT_HEADER)
+SNAPSHOT_HEADER_KEY = _KEY.pack(_KEY_VERSION, SNAPSHOT_HEADER)
 #: key of every SnapshotFooter record
-SNAPSHOT_FOOTER_KEY = _KEY.pack(_VERSION, SNAPSHOT_FOOTER)
+SNAPSHOT_FOOTER_KEY = _KEY.pack(_KEY_VERSION, SNAPSHOT_FOOTER)
 #: key of every LeaderChange record
-LEADER_CHANGE_KEY = _KEY.pack(_VERSION, LEADER_CHANGE)
+LEADER_CHANGE_KEY = _KEY.pack(_KEY_VERSION, LEADER_CHANGE)
 #: key of every Voters record
-VOTERS_KEY = _KEY.pack(_VERSION, VOTERS)
+VOTERS_KEY = _KEY.pack(_KEY_VERSION, VOTERS)
 
 
 def directory_rows(directories: Mapping[int, bytes]) -> tuple[VoterDirectory, ...]:
