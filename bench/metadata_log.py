@@ -168,6 +168,10 @@ class _Node:
         self.image, self.history, self.loaded_offset = state.image, state.history, offset
         self._changed.set()
 
+    def on_later_snapshot(self, reason: str) -> None:
+        """This build has made it."""
+        raise AssertionError(reason)
+
 
 def _change(index: int, isr: tuple[int, ...]) -> PartitionChangeRecord:
     """As the leader asks for it, with the reason."""

@@ -290,6 +290,8 @@ class BrokerNode:
 
     def is_ready(self) -> tuple[bool, str]:
         """Ready while unfenced and running."""
+        if self.core.later_record is not None:
+            return False, f"upgrade this broker: {self.core.later_record}"
         state = self.core.lifecycle.state
         is_ready = state is BrokerState.RUNNING and not self.core.lifecycle.is_fenced
         return is_ready, f"{state.value}{' fenced' if self.core.lifecycle.is_fenced else ''}"

@@ -28,6 +28,7 @@ from holdfast.broker.core.events import (
     GroupClient,
     GroupLogRead,
     GroupRequestReceived,
+    LaterSnapshot,
     MetadataCommitted,
     MoveLogStart,
     OffsetRow,
@@ -222,6 +223,10 @@ class BrokerServer:
     def on_snapshot(self, state: MetadataState, offset: int) -> None:
         """See `raft.snapshotter.SnapshotOwner`."""
         self.pump.post(SnapshotLoaded(state))
+
+    def on_later_snapshot(self, reason: str) -> None:
+        """See `raft.snapshotter.SnapshotOwner`."""
+        self.pump.post(LaterSnapshot(reason))
 
     def on_voters_wanted(self, raft_epoch: int) -> None:
         """See `raft.driver.RaftListener`."""

@@ -14,11 +14,13 @@ from holdfast.controller.core.events import (
     AppendRecords,
     AppendVoters,
     AskBroker,
+    CannotLead,
     ConnectionClosed,
     Effect,
     EntriesCommitted,
     Entry,
     Event,
+    LaterSnapshot,
     LeaderChanged,
     LogInfoAnswered,
     LogInfoFailed,
@@ -147,6 +149,7 @@ class ControllerServer:
             AskBroker: self._start_question,
             RecoveryStated: self._log_recovery,
             Resign: lambda effect: self._driver.resign(effect.reason),
+            CannotLead: lambda effect: self._driver.cannot_lead(effect.reason),
         }
 
     async def start(self) -> int:
@@ -190,6 +193,8 @@ class ControllerServer:
 
     def is_ready(self) -> tuple[bool, str]:
         """Ready once the quorum's leader is known, and the log is applied up to where it is committed."""
+        if self._core.later_record is not None:
+            return False, f"upgrade this controller: {self._core.later_record}"
         leader_id = self._driver.leader_id
         if leader_id is None:
             return False, "no leader of the quorum is known"
@@ -251,6 +256,10 @@ class ControllerServer:
         """See `raft.snapshotter.SnapshotOwner`."""
         self.pump.post(SnapshotLoaded(state))
 
+    def on_later_snapshot(self, reason: str) -> None:
+        """See `raft.snapshotter.SnapshotOwner`."""
+        self.pump.post(LaterSnapshot(reason))
+
     def on_leader_change(
         self, leader_id: int | None, raft_epoch: int, epoch_start_offset: int | None
     ) -> None:
@@ -262,7 +271,11 @@ class ControllerServer:
         self.pump.post(VotersWanted(raft_epoch))
 
     def _question(self, exchange: Exchange) -> None:
-        """Not from an image that was never whole: it would say that there is no such topic (R113)."""
+        """Not from an image that was never whole: it would say that there is no such topic (R113); nor from
+        one that is applied no more (K29)."""
+        if self._core.later_record is not None:
+            exchange.fail(ErrorCode.BROKER_NOT_AVAILABLE, f"ask another node: {self._core.later_record}")
+            return
         if self._driver.has_caught_up:
             image = self._core.committed
             if max(map(len, image.assigned.values()), default=0) < LARGE_IMAGE_PARTITIONS:

@@ -12,11 +12,13 @@ from holdfast.metadata.ids import PartitionId
 from holdfast.metadata.image import MetadataImage
 from holdfast.metadata.partition import PartitionRegistration
 from holdfast.metadata.records import (
+    LaterRecord,
     MetadataRecord,
     PartitionChangeRecord,
     PartitionRecord,
     RegisterBrokerRecord,
     RemoveTopicRecord,
+    decode_record,
 )
 from holdfast.metadata.snapshot_records import (
     PastAssignmentRecord,
@@ -40,6 +42,14 @@ class CommittedRecord(NamedTuple):
     offset: int
     timestamp_ms: int
     record: MetadataRecord
+
+
+def committed_record(offset: int, timestamp_ms: int, value: bytes) -> CommittedRecord:
+    """The record at an offset. Raises: LaterRecord, whose text tells the offset; SchemaError."""
+    try:
+        return CommittedRecord(offset, timestamp_ms, decode_record(value))
+    except LaterRecord as later:
+        raise LaterRecord(f"metadata offset {offset}: {later}") from None
 
 
 class PastChange(NamedTuple):

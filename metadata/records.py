@@ -12,12 +12,14 @@ from holdfast.protocol.messages.broker_registration import FeatureRange, Listene
 from holdfast.protocol.schema.fields import (
     Attachment,
     SchemaError,
+    WrittenLater,
     array,
     array_of,
     boolean,
     decode_message,
     encode_message,
     field,
+    has_later_fields,
     int8,
     int16,
     int32,
@@ -272,14 +274,29 @@ def encode_record(record: MetadataRecord) -> bytes:
     return packed
 
 
+class LaterRecord(WrittenLater):
+    """A record of a kind, or with a field, that this build does not know: a later one wrote it. To apply the
+    rest of it could mean something else, so nothing from there on is applied (K29)."""
+
+
 def decode_record(value: bytes) -> MetadataRecord:
-    """The record in a value. Raises: SchemaError for an unknown key or a wrong field."""
+    """The record in a value. Raises: LaterRecord; SchemaError for a wrong field."""
     try:
         raw: Any = msgpack.unpackb(value, raw=False)
     except (ValueError, msgpack.UnpackException) as error:
         raise SchemaError(f"metadata record is not msgpack: {error}") from error
-    is_record = type(raw) is list and len(raw) == 3 and type(raw[0]) is int and raw[0] in RECORD_CLASSES
-    if not is_record or type(raw[1]) is not int or raw[1] < 0:
-        raise SchemaError("metadata record is not [known key, version, fields]")
-    decoded: MetadataRecord = decode_message(RECORD_CLASSES[raw[0]], raw[2], raw[1], memoryview(b""))
+    if type(raw) is not list or len(raw) != 3 or type(raw[0]) is not int or type(raw[1]) is not int:
+        raise SchemaError("metadata record is not [key, version, fields]")
+    key, version, fields = raw
+    if key < 0 or version < 0:
+        raise SchemaError(f"metadata record has key {key} and version {version}")
+    cls = RECORD_CLASSES.get(key)
+    if cls is None:
+        raise LaterRecord(f"a later build wrote a record of kind {key}, which this one does not know")
+    if version > RECORD_VERSION and has_later_fields(cls, fields):
+        raise LaterRecord(
+            f"a later build wrote a {cls.__name__} of version {version}, which has fields that this one does "
+            "not know"
+        )
+    decoded: MetadataRecord = decode_message(cls, fields, version, memoryview(b""))
     return decoded

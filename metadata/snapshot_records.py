@@ -7,7 +7,13 @@ from typing import Any, TypeAlias
 
 import msgpack
 
-from holdfast.metadata.records import MetadataRecord, PartitionRecord, decode_record, encode_record
+from holdfast.metadata.records import (
+    LaterRecord,
+    MetadataRecord,
+    PartitionRecord,
+    decode_record,
+    encode_record,
+)
 from holdfast.protocol.schema.fields import (
     Attachment,
     SchemaError,
@@ -16,6 +22,7 @@ from holdfast.protocol.schema.fields import (
     decode_message,
     encode_message,
     field,
+    has_later_fields,
     int32,
     int64,
     message,
@@ -89,7 +96,7 @@ def encode_snapshot_record(record: SnapshotRecord) -> bytes:
 
 
 def decode_snapshot_record(value: bytes) -> SnapshotRecord:
-    """The record in a value. Raises: SchemaError for an unknown key or a wrong field."""
+    """The record in a value. Raises: LaterRecord; SchemaError for a wrong field."""
     try:
         raw: Any = msgpack.unpackb(value, raw=False)
     except (ValueError, msgpack.UnpackException) as error:
@@ -97,5 +104,8 @@ def decode_snapshot_record(value: bytes) -> SnapshotRecord:
     is_own = type(raw) is list and len(raw) == 3 and type(raw[0]) is int and raw[0] in SNAPSHOT_RECORD_CLASSES
     if not is_own or type(raw[1]) is not int or raw[1] < 0:
         return decode_record(value)
-    decoded: SnapshotRecord = decode_message(SNAPSHOT_RECORD_CLASSES[raw[0]], raw[2], raw[1], memoryview(b""))
+    cls = SNAPSHOT_RECORD_CLASSES[raw[0]]
+    if raw[1] > SNAPSHOT_RECORD_VERSION and has_later_fields(cls, raw[2]):
+        raise LaterRecord(f"a later build wrote a {cls.__name__} with fields that this one does not know")
+    decoded: SnapshotRecord = decode_message(cls, raw[2], raw[1], memoryview(b""))
     return decoded

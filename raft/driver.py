@@ -23,6 +23,7 @@ from holdfast.raft.core.config import BATCH_MAX_BYTES, RaftConfig
 from holdfast.raft.core.effects import (
     Append,
     AppendFetched,
+    CannotLead,
     Committed,
     Effect,
     Event,
@@ -327,6 +328,11 @@ class RaftDriver:
     def resign(self, reason: str) -> None:
         """Lead no more; the others are told who should (K3). Does nothing when not leading."""
         self._post(Resign(reason))
+
+    def cannot_lead(self, reason: str | None) -> None:
+        """The listener does nothing while this node leads, None: it can again. Until then the node leads only
+        where no other voter does, and for a while (K29)."""
+        self._post(CannotLead(reason))
 
     def handlers(self) -> dict[ApiKey, Handler]:
         """For the rpc server of a voter. FETCH serves the metadata log."""

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple, Protocol
 
+from holdfast.protocol.schema.fields import WrittenLater
 from holdfast.raft.core.control_records import SnapshotHeaderRecord, directory_rows
 from holdfast.raft.core.snapshot_format import (
     CorruptSnapshot,
@@ -51,7 +52,7 @@ class SnapshotSink(Protocol):
     """Makes the owner's state of the values of a snapshot."""
 
     def take(self, values: Sequence[bytes], /) -> None:
-        """The next values. Raises: ValueError when they cannot be read."""
+        """The next values. Raises: WrittenLater; ValueError when they cannot be read."""
 
     def state(self, offset: int, /) -> Any:
         """The state, after the last value. Raises: ValueError."""
@@ -74,6 +75,8 @@ class Loaded(NamedTuple):
     header: SnapshotHeaderRecord
     state: Any
     size_bytes: int
+    #: why there is no state: a later build wrote it, and this one does not know all of what it means (K29)
+    later: str | None = None
 
 
 class SnapshotFiles:
@@ -122,7 +125,11 @@ class SnapshotFiles:
         """Read one from its beginning to its end. Raises: CorruptSnapshot, DiskError."""
         file = await self._disk.open(self._path(id, suffix), create=False)
         try:
-            loaded = await self._read(file, id, sink)
+            try:
+                loaded = await self._read(file, id, sink)
+            except WrittenLater as later:
+                whole = await self._read(file, id, _NoSink())
+                loaded = whole._replace(later=f"metadata snapshot at offset {id.offset}: {later}")
         except (DiskError, CorruptSnapshot):
             await file.close()
             raise
@@ -143,6 +150,8 @@ class SnapshotFiles:
                 sink.take(decoder.feed(piece))
                 await next_turn()
             return Loaded(id, decoder.finish(), sink.state(id.offset), file.size)
+        except WrittenLater:
+            raise
         except ValueError as error:
             raise CorruptSnapshot(str(error)) from error
 

@@ -52,6 +52,10 @@ class SnapshotOwner(Protocol):
         """The state of a snapshot takes the place of what was handed over so far: everything below `offset`
         is in it. Between two calls of `on_committed`."""
 
+    def on_later_snapshot(self, reason: str) -> None:
+        """In place of `on_snapshot`, for one that a later build wrote: it is kept, and what it holds is not
+        known here (K29)."""
+
 
 def directories_of(header: SnapshotHeaderRecord) -> dict[int, bytes]:
     """{voter: directory id} as a snapshot names them."""
@@ -118,11 +122,17 @@ class Snapshotter:
         if loaded is None or loaded.id.offset < start:
             files.ids.clear()
             return BEGINNING if start == 0 else None
-        self._owner.on_snapshot(loaded.state, loaded.id.offset)
+        self._hand_over(loaded)
         self.newest = loaded._replace(state=None)
         if start == 0:
             return BEGINNING
         return next(id.position for id in files.ids if id.offset >= start)
+
+    def _hand_over(self, loaded: Loaded) -> None:
+        if loaded.later is None:
+            self._owner.on_snapshot(loaded.state, loaded.id.offset)
+        else:
+            self._owner.on_later_snapshot(loaded.later)
 
     # --- making ----------------------------------------------------------------------------------------
 
@@ -211,7 +221,7 @@ class Snapshotter:
         offset = piece.id.offset
         self.newest = loaded._replace(state=None)
         self.jump_to(offset)
-        self._owner.on_snapshot(loaded.state, offset)
+        self._hand_over(loaded)
         await self._writer.reset_to(offset)
         await self._files.installed()
         self._policy.taken()

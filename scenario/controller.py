@@ -12,6 +12,7 @@ from holdfast.controller.core.draft import Draft
 from holdfast.controller.core.events import (
     AppendRecords,
     AskBroker,
+    CannotLead,
     ConnectionClosed,
     Effect,
     EntriesCommitted,
@@ -122,6 +123,8 @@ class Quorum:
         self.asked: list[AskBroker] = []
         self.appends: list[AppendRecords] = []
         self.resignations: list[Resign] = []
+        #: why it cannot lead, as it told the quorum last
+        self.cannot_lead: str | None = None
         self.answers: dict[int, Any] = {}
         self._requests = 0
         self.core = QuorumController(config, self.random)
@@ -145,6 +148,8 @@ class Quorum:
                     self.probes.append(effect)
                 case Resign():
                     self.resignations.append(effect)
+                case CannotLead():
+                    self.cannot_lead = effect.reason
                 case RecoveryStated():
                     self.stated.append(effect)
                 case AskBroker():

@@ -28,6 +28,7 @@ from holdfast.broker.core.events import (
     Flushed,
     GroupLogRead,
     GroupRequestReceived,
+    LaterSnapshot,
     LogDamaged,
     LogOpened,
     LogPutAside,
@@ -143,6 +144,7 @@ class Broker:
             FetchFailed: self._on_fetch_failed,
             MetadataCommitted: self._on_metadata,
             SnapshotLoaded: self._on_snapshot,
+            LaterSnapshot: self._on_later_snapshot,
             ControllerChanged: self._on_controller,
             CallAnswered: self._on_call_answered,
             CallFailed: self._on_call_failed,
@@ -406,7 +408,15 @@ class Broker:
         self._replica_manager.snapshot_loaded(event, now_ms)
         self._after_metadata(now_ms)
 
+    def _on_later_snapshot(self, event: LaterSnapshot, now_ms: int) -> None:
+        self._replica_manager.left_behind(event.reason)
+        self._after_metadata(now_ms)
+
     def _after_metadata(self, now_ms: int) -> None:
+        if self.later_record is not None and self.lifecycle.applies_metadata:
+            self.lifecycle.left_behind(now_ms)
+            self._link.drop_proposals()
+            self._replica_manager.drop_roles()
         if self.has_roles and not self._replica_manager.is_registered_here():
             self._stop_for(self.lifecycle.registration_over(now_ms))
             self._drop_roles("the cluster does not know it any more")
@@ -513,6 +523,11 @@ class Broker:
     def metadata_state(self) -> MetadataState:
         """The same, and what led to it: what a snapshot holds."""
         return MetadataState(self._replica_manager.image, self._replica_manager.history)
+
+    @property
+    def later_record(self) -> str | None:
+        """Why no more metadata is applied: a later build wrote some. None while it is applied."""
+        return self._replica_manager.later_record
 
     @property
     def has_roles(self) -> bool:

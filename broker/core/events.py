@@ -320,6 +320,13 @@ class SnapshotLoaded:
 
 
 @dataclass(frozen=True, slots=True)
+class LaterSnapshot:
+    """A snapshot takes the place of the metadata so far, and a later build wrote it (K29)."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class ControllerChanged:
     """The quorum's leader as this broker's observer knows it (K27)."""
 
@@ -610,6 +617,7 @@ Event: TypeAlias = (
     | CeilingsStored
     | MetadataCommitted
     | SnapshotLoaded
+    | LaterSnapshot
     | ControllerChanged
     | CallAnswered
     | CallFailed

@@ -60,6 +60,13 @@ class SnapshotLoaded:
 
 
 @dataclass(frozen=True, slots=True)
+class LaterSnapshot:
+    """A snapshot takes the place of what was committed so far, and a later build wrote it (K29)."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class LeaderChanged:
     """The quorum has another leader or epoch; `leader_id` is None while no leader is known."""
 
@@ -142,6 +149,7 @@ Event = (
     RequestReceived
     | EntriesCommitted
     | SnapshotLoaded
+    | LaterSnapshot
     | LeaderChanged
     | VotersWanted
     | ConnectionClosed
@@ -198,6 +206,13 @@ class Resign:
     """Give up the leadership of the quorum."""
 
     reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class CannotLead:
+    """Why this controller does nothing when it leads the quorum, None when it can again (K29)."""
+
+    reason: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,4 +283,14 @@ class AskBroker:
     timeout_ms: int
 
 
-Effect = AppendRecords | AppendVoters | Respond | Probe | Resign | LogLine | RecoveryStated | AskBroker
+Effect = (
+    AppendRecords
+    | AppendVoters
+    | Respond
+    | Probe
+    | Resign
+    | CannotLead
+    | LogLine
+    | RecoveryStated
+    | AskBroker
+)

@@ -21,11 +21,13 @@ from holdfast.controller.core.durations import Durations
 from holdfast.controller.core.events import (
     AppendRecords,
     AppendVoters,
+    CannotLead,
     ConnectionClosed,
     Effect,
     EntriesCommitted,
     Entry,
     Event,
+    LaterSnapshot,
     LeaderChanged,
     LogInfoAnswered,
     LogInfoArrived,
@@ -50,7 +52,7 @@ from holdfast.controller.core.partitions.proposal_order import ProposalOrder
 from holdfast.controller.core.partitions.replication_control import ReplicationControl
 from holdfast.controller.core.partitions.unclean_recovery import AnswerValidity, UncleanRecovery
 from holdfast.metadata.delta import MetadataDelta
-from holdfast.metadata.history import CommittedRecord, MetadataHistory
+from holdfast.metadata.history import CommittedRecord, MetadataHistory, committed_record
 from holdfast.metadata.ids import PartitionId
 from holdfast.metadata.image import CLUSTER_RESOURCE, MetadataImage
 from holdfast.metadata.questions import Asked, answer_question
@@ -58,8 +60,8 @@ from holdfast.metadata.records import (
     ELR_FEATURE,
     ConfigRecord,
     FeatureLevelRecord,
+    LaterRecord,
     NoOpRecord,
-    decode_record,
     encode_record,
 )
 from holdfast.metadata.snapshot import MetadataState
@@ -130,6 +132,8 @@ class QuorumController:
         self._is_taking_over = False
         self._leader_id: int | None = None
         self._raft_epoch = 0
+        #: why committed records from some offset on are not applied; None while they are
+        self._later_record: str | None = None
         #: end of the log that must be applied before this leader becomes active; None when it does not lead
         self._claim_offset: int | None = None
         #: offset of the next record that this active controller appends
@@ -173,6 +177,11 @@ class QuorumController:
     def is_active(self) -> bool:
         """True when it leads the quorum, has applied its whole log and takes requests."""
         return self._is_active
+
+    @property
+    def later_record(self) -> str | None:
+        """Why it applies no more committed records: a later build wrote one. None while it applies them."""
+        return self._later_record
 
     @property
     def leader_id(self) -> int | None:
@@ -273,6 +282,8 @@ class QuorumController:
                 return self._on_committed(event, now_ms)
             case SnapshotLoaded():
                 return self._on_snapshot(event, now_ms)
+            case LaterSnapshot():
+                return self._left_behind(event.reason)
             case LeaderChanged():
                 return self._on_leader_changed(event, now_ms)
             case VotersWanted():
@@ -525,19 +536,33 @@ class QuorumController:
         assert not self._is_active, "a leader takes no snapshot of another"
         self._committed = self._latest = event.state.image
         self._history = event.state.history
-        return self._claim_if_ready(now_ms)
+        effects: list[Effect] = []
+        if self._later_record is not None:
+            self._later_record = None  # all of the state was read, also what was left out before
+            effects.append(CannotLead(None))
+        return effects + self._claim_if_ready(now_ms)
 
     def _replay(self, entries: list[Entry], committed_offset: int) -> list[Effect]:
         """Apply committed entries. An entry that contradicts the state is logged and counted, and does not
-        stop the node (D7)."""
+        stop the node (D7). Nor does one of a later build: neither it nor what follows is applied (K29)."""
+        if self._later_record is not None:
+            return []
+        try:
+            records = _records_of(entries)
+        except LaterRecord as later:
+            return self._left_behind(str(later))
         delta = MetadataDelta(self._committed)
-        records = _records_of(entries)
         for entry, committed in zip(entries, records, strict=True):
             delta.replay(committed.record, entry.offset, entry.raft_epoch)
         self._history.note(self._committed, records)
         self._committed = delta.apply(committed_offset)
         self._counts.replay_violations += len(delta.violations)
         return [LogLine(Level.ERROR, f"committed record does not fit: {text}") for text in delta.violations]
+
+    def _left_behind(self, reason: str) -> list[Effect]:
+        self._later_record = reason
+        text = f"{reason}: this controller applies nothing more and leads no more; upgrade it"
+        return [LogLine(Level.ERROR, text), CannotLead(reason)]
 
     def _on_leader_changed(self, event: LeaderChanged, now_ms: int) -> list[Effect]:
         effects = self._renounce()
@@ -635,6 +660,4 @@ class QuorumController:
 
 
 def _records_of(entries: Sequence[Entry]) -> list[CommittedRecord]:
-    return [
-        CommittedRecord(entry.offset, entry.timestamp_ms, decode_record(entry.value)) for entry in entries
-    ]
+    return [committed_record(entry.offset, entry.timestamp_ms, entry.value) for entry in entries]

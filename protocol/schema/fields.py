@@ -52,6 +52,7 @@ __all__ = [
     "SENTENCE_MAX",
     "STRING_MAX",
     "SchemaError",
+    "WrittenLater",
     "array",
     "array_of",
     "binary",
@@ -60,6 +61,7 @@ __all__ = [
     "decode_message",
     "encode_message",
     "field",
+    "has_later_fields",
     "int16",
     "int32",
     "int64",
@@ -188,6 +190,32 @@ def _decode_records(raw: Any, attachment: memoryview, path: str) -> memoryview:
             f"{path}: [{offset}, {length}] lies outside the attachment of {len(attachment)} bytes"
         )
     return attachment[offset : offset + length]
+
+
+class WrittenLater(SchemaError):
+    """A later build wrote it, and this one does not know all of what it means (K29)."""
+
+
+def has_later_fields(cls: type, raw: Any) -> bool:
+    """True when the msgpack array of a message has fields, at any depth, that are not declared here: a later
+    build wrote it. False for what is no such array."""
+    specs = _SCHEMAS[cls]
+    if type(raw) is not list:
+        return False
+    return len(raw) > len(specs) or any(
+        _has_later(spec.type, item) for spec, item in zip(specs, raw, strict=False)
+    )
+
+
+def _has_later(type_: FieldType, raw: Any) -> bool:
+    if type_.kind is Kind.STRUCT:
+        assert type_.cls is not None
+        return has_later_fields(type_.cls, raw)
+    if type_.of is None or raw is None:
+        return False
+    if type_.kind is Kind.ARRAY:
+        return type(raw) is list and any(_has_later(type_.of, item) for item in raw)
+    return _has_later(type_.of, raw)
 
 
 def _nests_deeper(raw: Any, levels: int) -> bool:

@@ -174,6 +174,14 @@ class Resign:
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class CannotLead:
+    """Why the owner does nothing when this node leads, None when it can again. Until then the node leads only
+    where no other voter does, and for a while (K29)."""
+
+    reason: str | None
+
+
 Event: TypeAlias = (
     Start
     | Tick
@@ -190,6 +198,7 @@ Event: TypeAlias = (
     | SnapshotInstalled
     | SnapshotRefused
     | Resign
+    | CannotLead
 )
 
 

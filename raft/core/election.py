@@ -11,6 +11,8 @@ from holdfast.raft.core.quorum import LogPosition, QuorumState
 from holdfast.raft.core.roles import Follower, Role
 from holdfast.runtime.api import Random
 
+_REST_DOUBLINGS_MAX = 3
+
 
 def may_grant_pre_vote(role: Role, own: LogPosition, candidate: LogPosition) -> bool:
     """Whether this voter would support an election (K4). A leader refuses, and so does a follower with
@@ -34,6 +36,12 @@ def may_grant_vote(state: QuorumState, candidate_id: int, own: LogPosition, cand
 def election_timeout_ms(config: RaftConfig, random: Random) -> int:
     """Drawn from [1x, 2x] the configured timeout (K7)."""
     return random.randint(config.election_timeout_ms, 2 * config.election_timeout_ms)
+
+
+def rest_ms(config: RaftConfig, random: Random, terms: int) -> int:
+    """How long a voter whose owner cannot lead lets others run before it does: longer than the election
+    timeout of any other, and twice as long after each of its own terms, up to 16 timeouts (K29)."""
+    return election_timeout_ms(config, random) << min(1 + terms, _REST_DOUBLINGS_MAX)
 
 
 def retry_delay_ms(config: RaftConfig, random: Random, failed_elections: int) -> int:

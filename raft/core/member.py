@@ -131,6 +131,10 @@ class Member:
         self.has_caught_up = False
         #: lost elections in a row; they set the back-off
         self._failed_elections = 0
+        #: why the owner cannot lead, None if it can; since when, and how often it has led nevertheless (K29)
+        self.cannot_lead: str | None = None
+        self._cannot_lead_since_ms = 0
+        self._idle_terms = 0
         #: a Truncate is under way: no fetches, elections or appends
         self.is_truncating = False
         self.now_ms = 0
@@ -221,11 +225,29 @@ class Member:
             return self.now_ms
         return self.now_ms + election.election_timeout_ms(self.config, self.random)
 
+    def _run_deadline_ms(self) -> int:
+        """When to ask for pre-votes if no other voter has led before."""
+        if self.cannot_lead is None or len(self.config.voters) == 1:
+            return self.election_deadline_ms()
+        return self.now_ms + election.rest_ms(self.config, self.random, self._idle_terms)
+
     def fetch_deadline_ms(self) -> int | None:
         return self.now_ms + self.config.fetch_timeout_ms if self.config.is_voter else None
 
     def _retry_deadline_ms(self) -> int:
+        if self.cannot_lead is not None:
+            return self._run_deadline_ms()
         return self.now_ms + election.retry_delay_ms(self.config, self.random, self._failed_elections)
+
+    def hand_over_ms(self) -> int | None:
+        """When this leader, whose owner cannot lead, lets another one lead: after the others had time to
+        fetch its log. None if it does not, or not before a majority has its log: it would win again (K29)."""
+        leader = self.role
+        if self.cannot_lead is None or not isinstance(leader, Leader) or not leader.voters:
+            return None
+        if self.high_watermark <= leader.epoch_start_offset:
+            return None
+        return max(leader.elected_at_ms, self._cannot_lead_since_ms) + self.config.fetch_timeout_ms
 
     def ranked_delay_ms(self, gone_leader_id: int | None) -> int:
         """Delay before this voter runs for election after its leader is gone (D9)."""
@@ -279,7 +301,7 @@ class Member:
             # A new directory votes in the first election of a cluster only, and counts from then on (K8).
             state = state.of_epoch(raft_epoch, voted_for, state.leader_id).admitted()
         self._set_state(state)
-        self._enter(Unattached(self.election_deadline_ms() if self.config.is_voter else None))
+        self._enter(Unattached(self._run_deadline_ms() if self.config.is_voter else None))
 
     def become_follower(self, raft_epoch: int, leader_id: int) -> None:
         """Follow the leader of this or a later epoch."""
@@ -364,7 +386,13 @@ class Member:
         assert isinstance(leader, Leader), "only a leader can resign"
         self.note(f"resigning as leader of epoch {self.state.raft_epoch}: {reason}")
         calls = self.calls_to(self.config.other_voters)
-        self._enter(Resigned(calls, self.election_deadline_ms(), leader.successors()))
+        if self.cannot_lead is not None:
+            self._idle_terms += 1
+        self._enter(Resigned(calls, self._run_deadline_ms(), leader.successors()))
+
+    def owner_cannot_lead(self, reason: str | None) -> None:
+        """The owner does nothing while this member leads, or can again (K29)."""
+        self.cannot_lead, self._cannot_lead_since_ms, self._idle_terms = reason, self.now_ms, 0
 
     def leader_gone(self, delay_ms: int) -> None:
         """Evidence says that this epoch's leader is gone: do not wait for the fetch timeout (D9). Safe even
@@ -376,6 +404,8 @@ class Member:
         elif isinstance(role, Follower) and role.deadline_ms is not None and not role.is_leader_gone:
             role.is_leader_gone = True
             role.deadline_ms = min(role.deadline_ms, self.now_ms + delay_ms)
+            if self.cannot_lead is not None:
+                role.deadline_ms = self._run_deadline_ms()
 
     def learn(self, raft_epoch: int, leader_id: int) -> bool:
         """Adopt a peer's epoch and leader if they are newer (K3). True when that changed this member's role.

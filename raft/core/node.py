@@ -20,6 +20,7 @@ from holdfast.raft.core import following, serving
 from holdfast.raft.core.config import RaftConfig
 from holdfast.raft.core.effects import (
     Answered,
+    CannotLead,
     Effect,
     Event,
     Flushed,
@@ -130,6 +131,7 @@ class RaftNode:
         if isinstance(role, Leader):
             times.append(role.check_quorum_deadline_ms(self._config.check_quorum_timeout_ms))
             times.append(role.next_parked_deadline_ms())
+            times.append(member.hand_over_ms())
         elif not member.is_log_changing:
             times.append(role.deadline_ms)
         if isinstance(role, (Unattached, Follower)):
@@ -177,6 +179,8 @@ class RaftNode:
             case Resign(reason):
                 if isinstance(member.role, Leader):
                     member.resign(reason)
+            case CannotLead(reason):
+                member.owner_cannot_lead(reason)
         return self._finish()
 
     def _finish(self) -> list[Effect]:
@@ -192,8 +196,11 @@ class RaftNode:
         member, role = self._member, self._member.role
         if isinstance(role, Leader):
             deadline_ms = role.check_quorum_deadline_ms(self._config.check_quorum_timeout_ms)
+            hand_over_ms = member.hand_over_ms()
             if deadline_ms is not None and deadline_ms <= member.now_ms:
                 member.resign("too few voters have fetched for 1.5 times the fetch timeout (K7)")
+            elif hand_over_ms is not None and hand_over_ms <= member.now_ms:
+                member.resign(f"another voter should lead (K29): {member.cannot_lead}")
             else:
                 serving.answer_parked(member, role)
                 serving.answer_added(member, role)
@@ -202,7 +209,9 @@ class RaftNode:
             return
         match role:
             case Unattached() | Follower() | Candidate():
-                if member.may_run:
+                if isinstance(role, Follower) and member.cannot_lead is not None and not role.is_leader_gone:
+                    member.leader_gone(0)  # others run first (K29), and need its pre-vote
+                elif member.may_run:
                     member.become_prospective()
                 else:
                     role.deadline_ms = member.election_deadline_ms()  # a leader of the others calls it (K8)

@@ -110,6 +110,8 @@ class Lifecycle:
         self.was_clean: bool | None = None
         #: the logs are loaded and the roles taken: the broker may be unfenced
         self.is_ready = False
+        #: committed metadata is applied; False from a record of a later build on (K29)
+        self.applies_metadata = True
         #: a log dir answers no more: other brokers lead and acknowledge until it does
         self.is_stalled = False
         #: replicas that take no records of clients for want of room: other brokers should lead them
@@ -291,9 +293,14 @@ class Lifecycle:
     def caught_up(self, now_ms: int) -> None:
         """Own registration record replayed, logs loaded, roles taken (N-2): ask to be unfenced."""
         assert self.is_registered
-        self.is_ready = True
+        self.is_ready = self.applies_metadata = True
         if self.state is BrokerState.STARTING:
             self.state = BrokerState.RECOVERY
+        self.hurry(now_ms)
+
+    def left_behind(self, now_ms: int) -> None:
+        """Committed metadata is applied no more, all roles are dropped: ask to be fenced at once (K29)."""
+        self.is_ready = self.applies_metadata = False
         self.hurry(now_ms)
 
     def disks_stalled(self, is_stalled: bool, now_ms: int) -> None:
@@ -310,7 +317,8 @@ class Lifecycle:
         """Begin a controlled shutdown, or stop at once when no controller can help with it."""
         if self.state in (BrokerState.PENDING_CONTROLLED_SHUTDOWN, BrokerState.SHUTTING_DOWN):
             return None
-        if not self.is_registered or not self._controlled_shutdown:
+        # The controllers would wait until it has applied the metadata in which it leads nothing any more.
+        if not self.is_registered or not self._controlled_shutdown or not self.applies_metadata:
             return self._stop("stopping without controlled shutdown")
         self.state = BrokerState.PENDING_CONTROLLED_SHUTDOWN
         self._shutdown_deadline_ms = now_ms + self._shutdown_timeout_ms

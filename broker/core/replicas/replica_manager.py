@@ -48,11 +48,11 @@ from holdfast.broker.core.requests.delete_path import DeletePath
 from holdfast.broker.core.requests.fetch_path import FetchPath
 from holdfast.broker.core.requests.produce_path import ProducePath
 from holdfast.metadata.delta import LocalChanges, LocalPartition, MetadataDelta, local_view
-from holdfast.metadata.history import CommittedRecord, MetadataHistory
+from holdfast.metadata.history import MetadataHistory, committed_record
 from holdfast.metadata.ids import PartitionId
 from holdfast.metadata.image import RESOURCE_TOPIC, ConfigResource, MetadataImage
 from holdfast.metadata.partition import PartitionRegistration
-from holdfast.metadata.records import decode_record
+from holdfast.metadata.records import LaterRecord
 from holdfast.protocol.messages.broker_registration import OfflineTopic
 from holdfast.runtime.stats import Level, LogLine
 
@@ -113,6 +113,8 @@ class ReplicaManager:
         )
         #: roles are taken: the image holds the broker's own registration (N-2)
         self.has_roles = False
+        #: why committed records from some offset on are not applied; None while they are
+        self.later_record: str | None = None
         #: a snapshot was of other metadata: nothing of that is applied while the process ends
         self._is_abandoned = False
         self._lifecycle = lifecycle
@@ -143,19 +145,27 @@ class ReplicaManager:
     # --- metadata ------------------------------------------------------------------------------------------
 
     def metadata_committed(self, event: MetadataCommitted, now_ms: int) -> None:
-        """Replay committed records; once roles are taken, apply what they change for this broker."""
-        if self._is_abandoned:
+        """Replay committed records; once roles are taken, apply what they change for this broker. From a
+        record of a later build on nothing is applied (K29)."""
+        if self._is_abandoned or self.later_record is not None:
+            return
+        try:
+            records = [committed_record(offset, ms, value) for offset, _, value, ms in event.entries]
+        except LaterRecord as later:
+            self.left_behind(str(later))
             return
         delta = MetadataDelta(self.image)
-        records: list[CommittedRecord] = []
-        for offset, raft_epoch, value, timestamp_ms in event.entries:
-            record = decode_record(value)
-            records.append(CommittedRecord(offset, timestamp_ms, record))
-            self._lineage.replayed(offset, record)
-            delta.replay(record, offset, raft_epoch)
+        for (offset, raft_epoch, _, _), committed in zip(event.entries, records, strict=True):
+            self._lineage.replayed(offset, committed.record)
+            delta.replay(committed.record, offset, raft_epoch)
         self.history.note(self.image, records)
         self.image = delta.apply(event.end_offset)
         self._metadata_changed(delta, now_ms)
+
+    def left_behind(self, reason: str) -> None:
+        """A later build wrote what is committed: nothing from here on is applied (K29)."""
+        self.later_record = reason
+        self._note(Level.ERROR, f"{reason}: this broker takes no part until it is upgraded")
 
     def snapshot_loaded(self, event: SnapshotLoaded, now_ms: int) -> None:
         """Take the state of a snapshot; once roles are taken, apply what is different for this broker. When
@@ -170,6 +180,7 @@ class ReplicaManager:
             return
         delta = MetadataDelta.between(self.image, event.state.image)
         self.image, self.history = event.state.image, event.state.history
+        self.later_record = None  # all of the state was read, also what was left out before
         self._lineage.loaded(event.state)
         self._metadata_changed(delta, now_ms)
 
@@ -199,6 +210,8 @@ class ReplicaManager:
         not count (N-2)."""
         epoch = self._lifecycle.broker_epoch
         if self.has_roles or self._logs is None or not self.is_registered_here():
+            return
+        if self.later_record is not None:
             return
         if not self._is_own_metadata(self._logs):
             return

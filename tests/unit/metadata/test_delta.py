@@ -12,10 +12,12 @@ from holdfast.metadata.partition import PartitionRegistration
 from holdfast.metadata.records import (
     ELR_FEATURE,
     RECORD_CLASSES,
+    RECORD_VERSION,
     BrokerRegistrationChangeRecord,
     ConfigRecord,
     FeatureLevelRecord,
     FenceBrokerRecord,
+    LaterRecord,
     MetadataRecord,
     NoOpRecord,
     PartitionChangeRecord,
@@ -230,6 +232,39 @@ NO_RECORDS: list[list[Any]] = [[2, "a", []], [2, None, []], [[], 0, []], [2, -1,
 def test_bytes_that_are_no_record_are_refused(value: bytes) -> None:
     with pytest.raises(SchemaError):
         decode_record(value)
+
+
+LATER = RECORD_VERSION + 1
+#: A TopicRecord, and a RegisterBrokerRecord with one listener, as msgpack has their fields.
+A_TOPIC: list[Any] = ["t", b"t" * 16]
+A_BROKER: list[Any] = [1, b"i" * 16, 7, [["PLAINTEXT", "h", 9092]], None, [], [], True]
+
+
+@pytest.mark.parametrize(
+    ("record", "told"),
+    [
+        ([99, 0, []], "a record of kind 99"),
+        ([2, LATER, [*A_TOPIC, "new"]], f"a TopicRecord of version {LATER}"),
+        (
+            [0, LATER, [*A_BROKER[:3], [["PLAINTEXT", "h", 9092, "new"]], *A_BROKER[4:]]],
+            "RegisterBrokerRecord",
+        ),
+    ],
+    ids=["kind", "field", "field of a part"],
+)
+def test_a_record_that_only_a_later_build_knows_is_told_apart_from_broken_bytes(
+    record: list[Any], told: str
+) -> None:
+    """K29."""
+    with pytest.raises(LaterRecord, match=told):
+        decode_record(packb(record))
+
+
+@pytest.mark.parametrize(
+    "record", [[2, LATER, A_TOPIC], [0, LATER, A_BROKER], [2, RECORD_VERSION, [*A_TOPIC, "old"]]]
+)
+def test_a_record_without_a_field_that_a_later_build_added_is_read(record: list[Any]) -> None:
+    assert isinstance(decode_record(packb(record)), TopicRecord | RegisterBrokerRecord)
 
 
 def test_record_keys_are_kafkas() -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgpack import packb
 
 from holdfast.metadata.delta import MetadataDelta
 from holdfast.metadata.history import CommittedRecord, MetadataHistory
@@ -17,6 +18,7 @@ from holdfast.metadata.records import (
     ConfigRecord,
     FeatureLevelRecord,
     FenceBrokerRecord,
+    LaterRecord,
     MetadataRecord,
     PartitionChangeRecord,
     ProducerIdsRecord,
@@ -30,12 +32,14 @@ from holdfast.metadata.records import (
 )
 from holdfast.metadata.snapshot import MetadataState, SnapshotReader, known_partitions, snapshot_records
 from holdfast.metadata.snapshot_records import (
+    SNAPSHOT_RECORD_VERSION,
     PastChangeRecord,
+    SnapshotStateRecord,
     decode_snapshot_record,
     encode_snapshot_record,
 )
 from holdfast.protocol.messages.broker_registration import FeatureRange, ListenerEndpoint
-from holdfast.protocol.schema.fields import SchemaError
+from holdfast.protocol.schema.fields import SchemaError, WrittenLater
 from holdfast.scenario.controller_commands import Scenario
 from holdfast.scenario.grammar import parse_file
 
@@ -246,8 +250,14 @@ def test_a_difference_of_two_images_says_what_records_would_have_said() -> None:
 
 
 def test_records_of_a_later_version_and_half_a_history_are_refused() -> None:
-    with pytest.raises(SchemaError):
+    with pytest.raises(LaterRecord):
         decode_snapshot_record(b"\x93\xcc\xfa\x00\x90")
+    later = SNAPSHOT_RECORD_VERSION + 1
+    assert decode_snapshot_record(packb([200, later, [1, False]])) == SnapshotStateRecord(1, False)
+    with pytest.raises(LaterRecord):
+        decode_snapshot_record(packb([200, later, [1, False, "new"]]))
+    with pytest.raises(WrittenLater):
+        SnapshotReader().take([packb([99, 0, []])])
     with pytest.raises(SchemaError):
         SnapshotReader().state(5)
     reader = SnapshotReader()

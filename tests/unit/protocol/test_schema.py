@@ -31,6 +31,7 @@ from holdfast.protocol.schema.fields import (
     decode_message,
     encode_message,
     field,
+    has_later_fields,
     int8,
     int32,
     int64,
@@ -261,6 +262,19 @@ def test_compiled_and_reference_codec_agree_on_damaged_messages(
         except SchemaError as error:
             outcomes.append(str(error))
     assert outcomes[0] == outcomes[1]
+
+
+@given(value=messages_of(Outer), version=st.integers(0, 2), data=st.data())
+def test_a_field_that_is_not_declared_is_seen_at_any_depth(
+    value: Outer, version: int, data: st.DataObject
+) -> None:
+    raw, _ = over_the_wire(value, version)
+    assert not has_later_fields(Outer, raw)
+    inners = [item for item in [raw[3], *raw[4]] if item is not None]
+    place = data.draw(st.sampled_from([raw, *inners]))
+    known = len(schema_of(Outer if place is raw else Inner))
+    place += [0] * (known - len(place) + 1)
+    assert has_later_fields(Outer, raw)
 
 
 # --- messages as values -----------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from holdfast.protocol.messages.quorum import AddRaftVoterRequest, AddRaftVoterResponse
+from holdfast.protocol.schema.fields import WrittenLater
 from holdfast.raft.committed import CommittedEntry
 from holdfast.raft.core.config import RaftConfig
 from holdfast.raft.driver import RaftDriver
@@ -85,6 +86,9 @@ class Recorder:
         #: values of the snapshot that was taken over, and its end
         self.loaded: list[bytes] = []
         self.loaded_offset = 0
+        #: it does not know what snapshots hold, and why, as it was told
+        self.is_of_earlier_build = False
+        self.later_snapshot: str | None = None
         #: committed offset of each call
         self.offsets: list[int] = []
         self.leaders: list[tuple[int | None, int, int | None]] = []
@@ -99,14 +103,19 @@ class Recorder:
         return self.loaded + [entry.value for entry in self.entries]
 
     def snapshot_source(self) -> SnapshotSource | None:
+        if self.later_snapshot is not None:
+            return None
         offset = max([self.loaded_offset, *self.offsets[-1:]])
         return SnapshotSource(offset, iter(self.values)) if offset else None
 
-    def snapshot_sink(self) -> "ListSink":
-        return ListSink()
+    def snapshot_sink(self) -> "ListSink | LaterSink":
+        return LaterSink() if self.is_of_earlier_build else ListSink()
 
     def on_snapshot(self, state: list[bytes], offset: int) -> None:
         self.loaded, self.loaded_offset, self.entries, self.offsets = state, offset, [], []
+
+    def on_later_snapshot(self, reason: str) -> None:
+        self.later_snapshot = reason
 
     def on_committed(self, entries: Sequence[CommittedEntry], committed_offset: int) -> None:
         self.entries += entries
@@ -120,6 +129,16 @@ class Recorder:
 
     def on_voters_wanted(self, raft_epoch: int) -> None:
         self.append_voters(raft_epoch)
+
+
+class LaterSink:
+    """Of a build that is earlier than the one that made the snapshot."""
+
+    def take(self, values: Sequence[bytes], /) -> None:
+        raise WrittenLater("a later build wrote it")
+
+    def state(self, offset: int, /) -> Any:
+        raise AssertionError("there were no values")
 
 
 class ListSink:
@@ -152,6 +171,8 @@ class Machine:
         self.log: Log = None  # type: ignore[assignment]
         self.server: Server | None = None
         self.is_running = False
+        #: its next processes do not know what snapshots hold
+        self.is_of_earlier_build = False
         self._boots = 0
 
     @property
@@ -171,6 +192,7 @@ class Machine:
         self._network = MortalNetwork(self._cluster.network)
         self.tasks = HeldTasks()
         self.recorder = Recorder()
+        self.recorder.is_of_earlier_build = self.is_of_earlier_build
         self._boots += 1
         random = SeededRandom(self.id + 1_000 * (self._boots - 1))
         runtime = Runtime(self._clock, random, self._network, self.disk, self.tasks)

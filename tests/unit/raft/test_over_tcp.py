@@ -51,6 +51,9 @@ class Owner:
     def on_snapshot(self, state: Any, offset: int) -> None:
         raise AssertionError("none is made")
 
+    def on_later_snapshot(self, reason: str) -> None:
+        raise AssertionError("none is made")
+
     async def holds(self, values: list[bytes]) -> None:
         while self.values != values:
             self.is_changed.clear()

@@ -118,6 +118,65 @@ async def test_a_voter_without_a_whole_snapshot_says_what_to_do_and_an_observer_
     assert cluster[101].recorder.values == values
 
 
+async def test_a_start_keeps_a_snapshot_of_a_later_build_and_says_so(cluster: Cluster) -> None:
+    """K29: a voter goes on with its vote and its log, and an observer does not fetch all of it again."""
+    leader = await cluster.boot()
+    values = await write(cluster, leader, 40)
+    voter, observer = others(cluster, leader)[0], cluster[101]
+    for machine in (voter, observer):
+        await machine.kill()
+        kept, log_start = await ids_of(machine), machine.log.log_start_offset
+        machine.is_of_earlier_build = True
+        await machine.boot()
+        told = str(machine.recorder.later_snapshot)
+        assert told == f"metadata snapshot at offset {kept[-1].offset}: a later build wrote it"
+        assert machine.recorder.loaded == []
+        assert (await ids_of(machine), machine.log.log_start_offset) == (kept, log_start)
+    values += await write(cluster, leader, 3, first=40)
+    for machine in (voter, observer):
+        assert machine.log.log_end_offset == leader.log.log_end_offset
+        await machine.kill()
+        machine.is_of_earlier_build = False
+        await machine.boot()
+    await cluster.clock.advance(3_000)
+    assert voter.recorder.values == observer.recorder.values == values
+
+
+async def test_who_lags_takes_a_snapshot_of_a_later_build_once_and_says_so(cluster: Cluster) -> None:
+    leader = await cluster.boot()
+    values = await write(cluster, leader, 5)
+    voter, observer = others(cluster, leader)[0], cluster[101]
+    for machine in (voter, observer):
+        await machine.kill()
+        machine.is_of_earlier_build = True
+    values += await write(cluster, leader, 60, first=5)
+    for machine in (voter, observer):
+        await machine.boot()
+    await cluster.clock.advance(3_000)
+    for machine in (voter, observer):
+        (id,) = await ids_of(machine)
+        assert f"offset {id.offset}: a later build" in str(machine.recorder.later_snapshot)
+        assert machine.log.log_start_offset == id.offset
+        assert machine.log.log_end_offset == leader.log.log_end_offset
+        await machine.kill()
+        machine.is_of_earlier_build = False
+        await machine.boot()
+    await cluster.clock.advance(3_000)
+    assert voter.recorder.values == observer.recorder.values == values
+
+
+async def test_a_damaged_snapshot_of_a_later_build_is_refused_as_any(cluster: Cluster) -> None:
+    leader = await cluster.boot()
+    await write(cluster, leader, 40)
+    voter = others(cluster, leader)[0]
+    await voter.kill()
+    older, newest = await ids_of(voter)
+    await damage(voter, newest)
+    voter.is_of_earlier_build = True
+    await voter.boot()
+    assert f"offset {older.offset}:" in str(voter.recorder.later_snapshot)
+
+
 async def test_what_a_stop_left_half_written_is_no_snapshot(cluster: Cluster) -> None:
     leader = await cluster.boot()
     values = await write(cluster, leader, 25)
