@@ -163,7 +163,7 @@ class File(Protocol):
     raise OutOfResources; the coroutines of files and disks wait until there is what they need.
 
     Handles of the operating system are few, so a file has one only while it is in use or was lately; it is
-    found again by its name. Rename, replace and remove files that are closed.
+    found again by its name. Replace and remove files that are closed, and rename open ones by `rename`.
     """
 
     @property
@@ -196,6 +196,10 @@ class File(Protocol):
 
     async def truncate(self, size: int) -> None:
         """Cut to `size` bytes; not durable until flushed. Raises: DiskError."""
+
+    async def rename(self, target: str) -> None:
+        """Give the open file another name, which replaces a file that is closed; reads and appends go on
+        meanwhile. The name is durable when its folder was synced. Raises: DiskError."""
 
     async def close(self) -> None:
         """Close without flushing. Idempotent."""

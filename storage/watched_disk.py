@@ -85,6 +85,9 @@ class WatchedFile:
     async def truncate(self, size: int) -> None:
         await self._watch.flushes.over(self._file.truncate(size))
 
+    async def rename(self, target: str) -> None:
+        await self._watch.names.over(self._file.rename(target))
+
     async def close(self) -> None:
         await self._watch.names.over(self._file.close())
 

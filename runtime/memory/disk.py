@@ -136,6 +136,11 @@ class MemoryFile:
         await _turn()
         self._inode.truncate(size)
 
+    async def rename(self, target: str) -> None:
+        self._check_usable()
+        await self._disk.rename(self._path, target)
+        self._path = target
+
     async def close(self) -> None:
         self._is_closed = True
 

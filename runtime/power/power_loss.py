@@ -10,6 +10,7 @@ once.
 
 import asyncio
 import contextlib
+import errno
 import os
 import stat
 from collections.abc import Sequence
@@ -54,6 +55,12 @@ class TrackedFile(RealFile):
         self._journal.save_cut(self._inode, self._descriptor, size)
         super()._cut_now(size)
 
+    def _rename_now(self, target: str) -> None:
+        if _folder_of(self._path) != _folder_of(target):
+            raise OSError(errno.EXDEV, "an open file keeps its folder")
+        _rename_noted(self._journal, self._path, target)
+        self._path = target
+
     def _let_go(self, descriptor: int) -> None:
         is_gone = descriptor >= 0 and os.fstat(descriptor).st_nlink == 0
         super()._let_go(descriptor)
@@ -89,20 +96,7 @@ class TrackedDisk(RealDisk):
             for path in (source, target):
                 super()._sync_folder(os.path.dirname(path) or ".")
             return
-        with self._journal.lock:
-            inode = os.lstat(source).st_ino
-            has_grave = os.path.isfile(target)
-            if has_grave:
-                os.link(target, self._journal.grave(self._journal.next_grave()))
-            self._journal.note(
-                RENAME,
-                _folder_of(source),
-                os.path.basename(source),
-                inode,
-                target=os.path.basename(target),
-                has_grave=has_grave,
-            )
-            super()._rename(source, target)
+        _rename_noted(self._journal, source, target)
 
     def _unlink(self, path: str) -> None:
         if not self._is_tracked(path):
@@ -152,6 +146,24 @@ def _open_or_make(path: str, create: bool) -> tuple[Opened, bool]:
         with contextlib.suppress(FileExistsError):
             return open_file(path, os.O_CREAT | os.O_EXCL), True
     return open_file(path, 0), False
+
+
+def _rename_noted(journal: Unsynced, source: str, target: str) -> None:
+    """Rename within a folder. Raises: OSError."""
+    with journal.lock:
+        inode = os.lstat(source).st_ino
+        has_grave = os.path.isfile(target)
+        if has_grave:
+            os.link(target, journal.grave(journal.next_grave()))
+        journal.note(
+            RENAME,
+            _folder_of(source),
+            os.path.basename(source),
+            inode,
+            target=os.path.basename(target),
+            has_grave=has_grave,
+        )
+        os.rename(source, target)
 
 
 def _folder_of(path: str) -> int:

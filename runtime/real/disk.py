@@ -229,6 +229,19 @@ class RealFile:
         elif isinstance(error, OSError):
             self._error = self._error or _disk_error(self._path, "truncate", error)
 
+    async def rename(self, target: str) -> None:
+        self._check_usable()
+        await self._handles.waited_out(self._hold)
+        try:
+            await self._in_thread(self._rename_now, target)
+        except OSError as error:
+            raise _disk_error(self._path, "rename", error) from error
+
+    def _rename_now(self, target: str) -> None:
+        """Runs in a thread. The descriptor is pinned until the file is found by its new name."""
+        os.rename(self._path, target)
+        self._path = target
+
     async def _cuts_ended(self) -> None:
         """Wait until no truncation is under way; one that was cancelled may be. Raises nothing."""
         while self._cutting is not None:

@@ -312,6 +312,11 @@ class SimFile:
         self._sim_disk.trace.add("truncate", f"{self._sim_disk.name} {self._path} {size}")
         await self._disk.until(self._sim_disk.names_end_ns())
 
+    async def rename(self, target: str) -> None:
+        self._check_usable()
+        await self._disk.rename(self._path, target)
+        self._path = target
+
     async def close(self) -> None:
         if not self._is_closed:
             self._is_closed = True

@@ -231,6 +231,24 @@ async def test_rename_replaces_its_target(world: World, file: File) -> None:
         await disk.rename(file.path, target)
 
 
+async def test_open_file_goes_on_under_another_name(world: World, file: File) -> None:
+    disk = world.runtime.disk
+    target = posixpath.join(world.folder, "target")
+    old = await disk.open(target, create=True)
+    await old.close()
+    file.append([b"new"])
+    renaming = asyncio.ensure_future(file.rename(target))
+    while not renaming.done():
+        assert file.read_at(0, 9) == b"new"
+        await asyncio.sleep(0)
+    await renaming
+    assert file.path == target
+    assert await disk.listdir(world.folder) == ["target"]
+    file.append([b"er"])
+    await file.flush()
+    assert (await disk.open(target, create=False)).read_at(0, 9) == b"newer"
+
+
 async def test_folder_can_be_renamed_with_its_files(world: World) -> None:
     disk = world.runtime.disk
     source, target = posixpath.join(world.folder, "t-0"), posixpath.join(world.folder, "t-0.deleted")

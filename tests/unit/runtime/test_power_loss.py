@@ -176,3 +176,25 @@ async def test_the_log_of_names_is_rewritten_when_most_of_it_is_over(disk: Track
     await disk.sync_folder(f"{data}/folder")
     assert (Path(data).parent / "unsynced" / "names").stat().st_size == size
     assert [change.name for change in journal(data).changes()] == ["folder"]
+
+
+async def test_the_rename_of_an_open_file_is_one_of_names_until_the_folder_is_synced(
+    disk: TrackedDisk, data: str
+) -> None:
+    await disk.make_folder(f"{data}/folder")
+    old = await disk.open(f"{data}/folder/log", create=True)
+    await old.close()
+    await disk.sync_folder(f"{data}/folder")
+    await disk.sync_folder(data)
+    file = await disk.open(f"{data}/folder/log.new", create=True)
+    file.append([b"new"])
+    await file.flush()
+    await file.rename(f"{data}/folder/log")
+    made, renamed = [change for change in journal(data).changes() if change.name == "log.new"]
+    assert (made.kind, renamed.kind, renamed.target) == ("make", "rename", "log")
+    assert renamed.grave > 0, "what it has replaced comes back with a power loss"
+    await disk.sync_folder(f"{data}/folder")
+    assert not [change for change in journal(data).changes() if change.name == "log.new"]
+    file.append([b"er"])
+    await file.flush()
+    assert journal(data).durable_size(renamed.inode) == 5

@@ -120,5 +120,9 @@ class CrashingFile:
         self.disk.step("truncate", self.path)
         await self.inner.truncate(size)
 
+    async def rename(self, target: str) -> None:
+        self.disk.step("rename", self.path)
+        await self.inner.rename(target)
+
     async def close(self) -> None:
         await self.inner.close()
