@@ -38,6 +38,8 @@ COMPRESSION_MASK = 0x07
 LOG_APPEND_TIME = 0x08
 TRANSACTIONAL = 0x10
 CONTROL = 0x20
+#: `base_timestamp` is when the batch's tombstones may be removed; records' times are relative to it.
+DELETE_HORIZON = 0x40
 
 NO_COMPRESSION, GZIP, SNAPPY, LZ4, ZSTD = range(5)
 
@@ -208,6 +210,28 @@ def stamp(batch: Buffer, base_offset: int, leader_epoch: int) -> tuple[bytes, me
     return _HEAD.pack(base_offset, batch_length, leader_epoch), memoryview(batch)[HEAD_SIZE:]
 
 
+def with_header(header: BatchHeader, body: Buffer) -> bytes:
+    """The batch with this header's fields and these bytes of records; its length and crc are made anew."""
+    behind_crc = _BEHIND_CRC.pack(*header[5:]) + body
+    batch_length = _CRC_START - LENGTH_PREFIX_SIZE + len(behind_crc)
+    crc = _crc32c(memoryview(behind_crc))
+    return (
+        struct.pack(">qiibI", header.base_offset, batch_length, header.leader_epoch, MAGIC, crc) + behind_crc
+    )
+
+
+def from_offset(batches: bytes, offset: int) -> bytes:
+    """Whole batches that begin at `offset` where the first of them is empty and begins earlier: what holds no
+    record may be cut anywhere. Others are returned as they are."""
+    if not batches or int.from_bytes(batches[:8]) >= offset:
+        return batches
+    header = parse_header(batches)
+    if header.record_count or header.producer_id >= 0 or header.next_offset <= offset:
+        return batches
+    rest = header._replace(base_offset=offset, last_offset_delta=header.last_offset - offset)
+    return with_header(rest, b"") + batches[header.size_bytes :]
+
+
 def _crc32c(view: memoryview) -> int:
     # google_crc32c takes `bytes` only. Copies that stay in the processor's cache cost a tenth of the sum.
     if len(view) <= _CRC_CHUNK_BYTES:
@@ -244,7 +268,7 @@ def encode_batch(
         assert record.offset > previous, "offsets of a batch ascend and are not below its base offset"
         previous = record.offset
         encoded = _encode_record(record, record.timestamp_ms - base_timestamp, record.offset - base_offset)
-        _put_varint(body, len(encoded))
+        put_varint(body, len(encoded))
         body += encoded
     behind_crc = (
         _BEHIND_CRC.pack(
@@ -285,7 +309,7 @@ def decode_records(buffer: Buffer) -> list[Record]:
     position = 0
     try:
         for _ in range(header.record_count):
-            length, position = _get_varint(body, position)
+            length, position = get_varint(body, position)
             record = _decode_record(body, position, position + length, header)
             position += length
             records.append(record)
@@ -307,9 +331,9 @@ def record_times(buffer: Buffer) -> Iterator[tuple[int, int]]:
     position = 0
     for number in range(header.record_count):
         try:
-            length, start = _get_varint(body, position)
-            timestamp_delta, at = _get_varint(body, start + 1)  # behind the attributes
-            offset_delta, _ = _get_varint(body, at)
+            length, start = get_varint(body, position)
+            timestamp_delta, at = get_varint(body, start + 1)  # behind the attributes
+            offset_delta, _ = get_varint(body, at)
         except IndexError:
             raise CorruptBatch(f"record {number} of batch {header.base_offset} is cut") from None
         if length <= 0:
@@ -321,11 +345,11 @@ def record_times(buffer: Buffer) -> Iterator[tuple[int, int]]:
 
 def _encode_record(record: Record, timestamp_delta: int, offset_delta: int) -> bytearray:
     out = bytearray(1)  # attributes, unused
-    _put_varint(out, timestamp_delta)
-    _put_varint(out, offset_delta)
+    put_varint(out, timestamp_delta)
+    put_varint(out, offset_delta)
     _put_bytes(out, record.key)
     _put_bytes(out, record.value)
-    _put_varint(out, len(record.headers))
+    put_varint(out, len(record.headers))
     for name, value in record.headers:
         _put_bytes(out, name.encode())
         _put_bytes(out, value)
@@ -335,11 +359,11 @@ def _encode_record(record: Record, timestamp_delta: int, offset_delta: int) -> b
 def _decode_record(body: bytes, position: int, end: int, header: BatchHeader) -> Record:
     if end > len(body):
         raise IndexError("its length exceeds the batch")
-    timestamp_delta, position = _get_varint(body, position + 1)
-    offset_delta, position = _get_varint(body, position)
+    timestamp_delta, position = get_varint(body, position + 1)
+    offset_delta, position = get_varint(body, position)
     key, position = _get_bytes(body, position, end)
     value, position = _get_bytes(body, position, end)
-    count, position = _get_varint(body, position)
+    count, position = get_varint(body, position)
     if count < 0:
         raise CorruptBatch(f"batch {header.base_offset}: a record with {count} headers")
     headers: list[tuple[str, bytes | None]] = []
@@ -380,8 +404,8 @@ def _unpack_gzip(packed: bytes) -> bytes:
     return b"".join(parts)
 
 
-def _put_varint(out: bytearray, value: int) -> None:
-    """Zigzag, seven bits a byte, lowest first."""
+def put_varint(out: bytearray, value: int) -> None:
+    """Append a number: zigzag, seven bits a byte, lowest first."""
     value = value << 1 if value >= 0 else (-value << 1) - 1
     while value > 0x7F:
         out.append(0x80 | value & 0x7F)
@@ -389,7 +413,8 @@ def _put_varint(out: bytearray, value: int) -> None:
     out.append(value)
 
 
-def _get_varint(body: bytes, position: int) -> tuple[int, int]:
+def get_varint(body: bytes, position: int) -> tuple[int, int]:
+    """The number at `position`, and where it ends. Raises: IndexError, CorruptBatch."""
     byte = body[position]
     position += 1
     value = byte & 0x7F
@@ -408,12 +433,12 @@ def _put_bytes(out: bytearray, value: bytes | None) -> None:
     if value is None:
         out.append(1)  # zigzag of -1
         return
-    _put_varint(out, len(value))
+    put_varint(out, len(value))
     out += value
 
 
 def _get_bytes(body: bytes, position: int, end: int) -> tuple[bytes | None, int]:
-    size, position = _get_varint(body, position)
+    size, position = get_varint(body, position)
     if size < 0:
         return None, position
     if position + size > end:
