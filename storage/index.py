@@ -110,10 +110,10 @@ class SegmentIndex:
         self._times = _EntryFile(times, _TIME_ENTRY)
 
     @classmethod
-    async def open(cls, disk: Disk, folder: str, base_offset: int) -> "SegmentIndex":
-        """Open both files, or create them empty."""
-        offsets = await disk.open(offset_path(folder, base_offset, INDEX_SUFFIX), create=True)
-        times = await disk.open(offset_path(folder, base_offset, TIME_INDEX_SUFFIX), create=True)
+    async def open(cls, disk: Disk, folder: str, base_offset: int, ending: str = "") -> "SegmentIndex":
+        """Open both files, or create them empty; `ending` stands behind their names."""
+        offsets = await disk.open(offset_path(folder, base_offset, INDEX_SUFFIX + ending), create=True)
+        times = await disk.open(offset_path(folder, base_offset, TIME_INDEX_SUFFIX + ending), create=True)
         return cls(offsets, times)
 
     def __len__(self) -> int:
@@ -123,6 +123,11 @@ class SegmentIndex:
     def size_bytes(self) -> int:
         """Bytes of the larger one of the two files, with what is in memory still."""
         return self._offsets.count * _TIME_ENTRY.size
+
+    @property
+    def files(self) -> tuple[File, File]:
+        """Both, for what is done with files."""
+        return self._offsets.file, self._times.file
 
     @property
     def paths(self) -> tuple[str, str]:

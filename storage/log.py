@@ -13,7 +13,14 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
 
-from holdfast.protocol.record_batch import BatchHeader, CorruptBatch, check_batch, parse_header, stamp
+from holdfast.protocol.record_batch import (
+    BatchHeader,
+    CorruptBatch,
+    check_batch,
+    from_offset,
+    parse_header,
+    stamp,
+)
 from holdfast.runtime.api import Buffer, DiskError, OutOfResources, Runtime, Task
 from holdfast.storage import snapshots
 from holdfast.storage.core.config import LogConfig
@@ -28,15 +35,13 @@ from holdfast.storage.core.retention import must_roll, old_count
 from holdfast.storage.epoch_file import load_epochs, read_epochs
 from holdfast.storage.flusher import Flusher
 from holdfast.storage.folders import make_durably
+from holdfast.storage.log_cleaning import LogCleaning
 from holdfast.storage.log_guard import LogGuard
 from holdfast.storage.recovery import RecoveredSegments, RecoveryReport, open_segments
-from holdfast.storage.segment import RELATIVE_OFFSET_MAX, Segment
+from holdfast.storage.segment import Segment
 from holdfast.storage.segment_list import SegmentList, age_of
 from holdfast.storage.segment_scrub import SegmentScrub, check_read
 from holdfast.storage.shortage import waited_out
-
-#: Relative offsets reserved for the records of one batch.
-_BATCH_RECORDS_MAX = 1 << 24
 
 _log = logging.getLogger("holdfast.storage")
 
@@ -65,10 +70,8 @@ class Log:
         self._clock = runtime.clock
         self._guard = LogGuard(folder, on_failure)
         self._segments = SegmentList(segments)
-        self._log_start_offset = segments[0].base_offset
-        self._log_end_offset = segments[-1].next_offset
-        self._flushed_offset = self._log_end_offset
-        self._durable_start_offset = self._log_start_offset
+        self._log_start_offset = self._durable_start_offset = segments[0].base_offset
+        self._log_end_offset = self._flushed_offset = segments[-1].next_offset
         self._last_epoch = -1
         self._epochs = LeaderEpochCache()
         self._flusher = Flusher(runtime.disk, folder, self._epochs)
@@ -82,6 +85,7 @@ class Log:
         self.topic_id: bytes | None = None
         self._before_rewind: Callable[[int], Awaitable[None]] | None = None
         self.taps: list[LogTap] = []
+        self.cleaning: LogCleaning
 
     @classmethod
     async def open(
@@ -152,10 +156,11 @@ class Log:
         disk = runtime.disk
         log = cls(runtime, folder, config, found.segments, found.report, on_failure)
         log.topic_id, log._before_rewind = topic_id, before_rewind
-        log._log_start_offset = max(log._log_start_offset, log_start_offset)
-        log._durable_start_offset = log._log_start_offset
+        log._log_start_offset = log._durable_start_offset = max(log._log_start_offset, log_start_offset)
         log._epochs = await load_epochs(disk, folder, epochs, found)
         log._flusher = Flusher(disk, folder, log._epochs)
+        log.cleaning = LogCleaning(disk, folder, log._segments, log._guard, log._flusher, log._epochs)
+        await log.cleaning.load(found.report.other_names, log._log_end_offset)
         log._epochs.truncate_from_start(log._log_start_offset)
         if await snapshots.drop_above(disk, folder, log._log_end_offset):
             await disk.sync_folder(folder)
@@ -241,8 +246,7 @@ class Log:
     def append_as_leader(
         self, batch: Buffer, leader_epoch: int, *, header: BatchHeader | None = None
     ) -> Appended:
-        """Append one batch at the end of the log, stamped with its offset and `leader_epoch`, without
-        copying.
+        """Append one batch at the log's end, without copying, stamped with its offset and `leader_epoch`.
 
         `header`: the result of `check_batch` for exactly these bytes, if the caller has called it; otherwise
         the crc is checked here. Raises: CorruptBatch, DiskError.
@@ -290,22 +294,16 @@ class Log:
         header, whose epoch no crc covers. Raises: CorruptLog."""
         if leader_epoch < self._last_epoch:
             story = f"its last batch has epoch {self._last_epoch}, later than the leader's {leader_epoch}"
-            error = CorruptLog(self._segments.active.log.path, 0, story)
-            self._guard.fail(error)
-            raise error
+            with self._guard.failing():
+                raise CorruptLog(self._segments.active.log.path, 0, story)
 
     def needs_roll(self, next_size_bytes: int) -> bool:
         """True when `roll` must come before an append of that size: by size, index, age, or offsets."""
         active, config = self._segments.active, self._config
         if not active.size:
             return False
-        age_ms = None if config.segment_ms is None else self._append_age_ms()
-        return (
-            active.size + next_size_bytes > config.segment_bytes
-            or active.index.size_bytes >= config.index_max_bytes
-            or self._log_end_offset - active.base_offset > RELATIVE_OFFSET_MAX - _BATCH_RECORDS_MAX
-            or (age_ms is not None and age_ms >= (config.segment_ms or 0))
-        )
+        is_old = config.segment_ms is not None and (self._append_age_ms() or 0) >= config.segment_ms
+        return is_old or active.is_full(next_size_bytes, config)
 
     def _append_age_ms(self) -> int | None:
         """Time since the first append to the active segment; None while it is empty."""
@@ -331,7 +329,7 @@ class Log:
         except DiskError as error:
             self._guard.fail(error)
             raise
-        if header.producer_id >= 0:
+        if header.producer_id >= 0 or not header.record_count:
             self._producers.apply(header, base_offset)
         self._log_end_offset = next_offset
 
@@ -358,16 +356,16 @@ class Log:
         """Whole batches from the one that holds `fetch_offset` on, all below `end_offset`, at most
         `max_bytes`.
 
-        With `at_least_one`, the first batch is returned whole even if it is longer. Never crosses a segment,
-        so a shorter result does not mean the end. What was not appended lately, or all with `verify`, is
-        checked as a follower would: crc, offsets, epochs. Raises: OffsetOutOfRange, DiskError, CorruptLog.
+        With `at_least_one`, the first batch is returned whole even if it is longer; an empty one begins at
+        `fetch_offset`. Never crosses a segment, so a shorter result does not mean the end. What was not
+        appended lately, or all with `verify`, is checked as a follower would: crc, offsets, epochs. Raises:
+        OffsetOutOfRange, DiskError, CorruptLog.
         """
         if not self._log_start_offset <= fetch_offset <= self._log_end_offset:
             raise OffsetOutOfRange(
                 f"offset {fetch_offset} is outside {self._log_start_offset} to {self._log_end_offset}"
             )
-        if end_offset > self._log_end_offset:
-            end_offset = self._log_end_offset
+        end_offset = min(end_offset, self._log_end_offset)
         if fetch_offset >= end_offset:
             return b""
         segment = self._segments.holder_of(fetch_offset)
@@ -378,7 +376,7 @@ class Log:
         except DiskError as error:
             self._guard.fail(error)
             raise
-        return data
+        return from_offset(data, fetch_offset)
 
     def end_offset_for_epoch(self, epoch: int) -> EpochEnd | None:
         """The largest epoch in this log not above `epoch`, and its end; None when none is known (R80)."""
@@ -430,8 +428,7 @@ class Log:
         self.flush_stats.done(reason, self._clock.now_ns() - started_ns)
         # Another flush may have failed meanwhile, and the kernel reports an error only once (A-20).
         self._guard.check_usable()
-        if end_offset > self._flushed_offset:
-            self._flushed_offset = end_offset
+        self._flushed_offset = max(self._flushed_offset, end_offset)
         return self._flushed_offset
 
     # --- roll and forget -------------------------------------------------------------------------------
@@ -557,15 +554,15 @@ class Log:
         (R81).
 
         Readers see the truncation at once. It is durable on return, so that nothing of the old tail can come
-        back after later appends. Epochs without data are dropped even when nothing is cut. Raises: DiskError.
+        back after later appends. Epochs without data are dropped even when nothing is cut. A compacted log
+        that would lack keys is emptied. Raises: DiskError.
         """
-        if offset < self._log_start_offset:
-            await self.reset_to(offset)
-            return offset
+        start = self._log_start_offset
         with self._guard.failing():
-            is_within_first = self._segments.begins_below(offset, self._log_start_offset)
-        if is_within_first:
-            await self.reset_to(self._log_start_offset)
+            is_anew = offset < max(start, self.cleaning.changed_offset)
+            is_anew = is_anew or self._segments.begins_below(offset, start)
+        if is_anew:
+            await self.reset_to(min(offset, start))
             return self._log_start_offset
         async with self._guard.change("truncate"):
             if offset >= self._log_end_offset:
@@ -608,6 +605,7 @@ class Log:
             segment.flushed_size, self._flushed_offset = segment.size, self._log_end_offset
             self._durable_start_offset = base_offset
             self._truncation_count += 1
+            self.cleaning.was_cut(base_offset)
             self._flusher.forget(dropped)
             for old in dropped:
                 await old.delete(self._disk)
@@ -644,6 +642,7 @@ class Log:
 
     async def _prepare_rewind(self, offset: int) -> None:
         await self._flusher.wait_idle()
+        await self.cleaning.before_cut(offset)
         # Last, so that a checkpoint that is written after it sees the truncated log.
         if self._before_rewind is not None:
             await self._before_rewind(offset)
@@ -652,6 +651,7 @@ class Log:
         self._log_end_offset = log_end_offset
         self._flushed_offset = min(self._flushed_offset, log_end_offset)
         self._truncation_count += 1
+        self.cleaning.was_cut(log_end_offset)
         self._last_epoch = self._epochs.last_written(log_end_offset)
 
     async def _finish_rewind(self) -> None:

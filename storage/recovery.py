@@ -19,6 +19,7 @@ from holdfast.storage import snapshots
 from holdfast.storage.core.config import LogConfig
 from holdfast.storage.core.faults import CorruptLog
 from holdfast.storage.core.files import (
+    CLEANED_SUFFIX,
     INDEX_SUFFIX,
     LEADER_EPOCH_CHECKPOINT,
     LOG_SUFFIX,
@@ -86,7 +87,8 @@ async def open_segments(
     bases, other_names = await _base_offsets(disk, folder)
     found = RecoveredSegments([], RecoveryReport(other_names=other_names))
     try:
-        names_changed = await _finish_deletion(disk, folder, bases, history_start)
+        names_changed = await _drop_cleaned(disk, folder, other_names)
+        names_changed |= await _finish_deletion(disk, folder, bases, history_start)
         if clean or not may_begin_later or history_start < recovery_point:
             _check_beginning(folder, bases, clean=clean, history_start=history_start)
         for number, base_offset in enumerate(bases):
@@ -159,6 +161,14 @@ async def _base_offsets(disk: Disk, folder: str) -> tuple[list[int], tuple[str, 
                 await disk.unlink(f"{folder}/{name}")
     segments = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX)
     return sorted(bases), tuple(name for name in names if not name.endswith(segments))
+
+
+async def _drop_cleaned(disk: Disk, folder: str, names: tuple[str, ...]) -> bool:
+    """Delete what a cleaning has left that did not come to its end; True when there was something."""
+    left = [name for name in names if name.endswith(CLEANED_SUFFIX)]
+    for name in left:
+        await disk.unlink(f"{folder}/{name}")
+    return bool(left)
 
 
 async def _finish_deletion(disk: Disk, folder: str, bases: list[int], history_start: int) -> bool:

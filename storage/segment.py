@@ -13,12 +13,15 @@ from collections.abc import Callable, Iterator, Sequence
 
 from holdfast.protocol.record_batch import HEADER_SIZE, BatchHeader, CorruptBatch, parse_header
 from holdfast.runtime.api import Buffer, Disk, File
+from holdfast.storage.core.config import LogConfig
 from holdfast.storage.core.faults import CorruptLog
 from holdfast.storage.core.files import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, offset_path
 from holdfast.storage.index import DamagedIndex, IndexEntry, SegmentIndex
 
 #: Largest offset within a segment: the index has 32 bits, of which Kafka leaves the sign bit free.
 RELATIVE_OFFSET_MAX = (1 << 31) - 1
+#: Relative offsets reserved for the records of one batch.
+_BATCH_RECORDS_MAX = 1 << 24
 #: Newest batches whose positions are remembered; dropped in halves.
 RECENT_BATCHES = 512
 #: Bytes read at once by a walk over headers.
@@ -30,7 +33,7 @@ class Segment:
     grow."""
 
     __slots__ = (
-        "_index_interval_bytes",
+        "index_interval_bytes",
         "_indexed_position",
         "_is_index_durable",
         "_recent_offsets",
@@ -52,7 +55,7 @@ class Segment:
         self.base_offset = base_offset
         self.log = log
         self.index = index
-        self._index_interval_bytes = index_interval_bytes
+        self.index_interval_bytes = index_interval_bytes
         #: bytes of whole batches; bytes after them in the file do not count
         self.size = 0
         #: bytes known to survive a power loss
@@ -77,13 +80,29 @@ class Segment:
         self._recent_positions = array("Q")
 
     @classmethod
-    async def open(cls, disk: Disk, folder: str, base_offset: int, index_interval_bytes: int) -> "Segment":
-        """Open the files of a segment, or create them. Their content is not read yet."""
-        log = await disk.open(offset_path(folder, base_offset, LOG_SUFFIX), create=True)
-        index = await SegmentIndex.open(disk, folder, base_offset)
+    async def open(
+        cls, disk: Disk, folder: str, base_offset: int, index_interval_bytes: int, ending: str = ""
+    ) -> "Segment":
+        """Open the files of a segment, or create them, with an ending behind their usual names. Their content
+        is not read yet."""
+        log = await disk.open(offset_path(folder, base_offset, LOG_SUFFIX + ending), create=True)
+        index = await SegmentIndex.open(disk, folder, base_offset, ending)
         return cls(base_offset, log, index, index_interval_bytes)
 
+    @property
+    def files(self) -> tuple[File, ...]:
+        """In the order of `segment_paths`."""
+        return (*self.index.files, self.log)
+
     # --- growing ---------------------------------------------------------------------------------------
+
+    def is_full(self, next_size_bytes: int, config: LogConfig) -> bool:
+        """True when a batch of that size is too much for it: by size, index or offsets."""
+        return (
+            self.size + next_size_bytes > config.segment_bytes
+            or self.index.size_bytes >= config.index_max_bytes
+            or self.next_offset - self.base_offset > RELATIVE_OFFSET_MAX - _BATCH_RECORDS_MAX
+        )
 
     def write(self, buffers: Sequence[Buffer]) -> int:
         """Append the bytes of whole batches and return their position; `note` must follow for each batch."""
@@ -96,7 +115,7 @@ class Segment:
     ) -> None:
         """Record a batch that lies after those recorded so far."""
         position = self.size
-        if position - self._indexed_position > self._index_interval_bytes:
+        if position - self._indexed_position > self.index_interval_bytes:
             self.index.add(IndexEntry(base_offset - self.base_offset, position, self.max_timestamp))
             self._indexed_position = position
             self._is_index_durable = False
@@ -240,9 +259,14 @@ class Segment:
         if self.max_timestamp < timestamp_ms:
             return None
         start = self._start_at(lambda: self.index.floor_of_timestamp(timestamp_ms), with_time=True)
+        is_there = False
         for _, header in self.headers(start, self.size):
             if header.max_timestamp >= timestamp_ms:
-                return header
+                if header.record_count:
+                    return header
+                is_there = True  # compaction has removed its records
+        if is_there:
+            return None
         raise self.broken(f"no batch has timestamp {self.max_timestamp}", start)
 
     def _start_at(self, find: Callable[[], IndexEntry | None], *, with_time: bool = False) -> int:
@@ -286,7 +310,7 @@ class Segment:
         self._is_index_durable = False
         indexed_position, newest = 0, -1
         for position, header in self.headers(0, self.size):
-            if position - indexed_position > self._index_interval_bytes:
+            if position - indexed_position > self.index_interval_bytes:
                 self.index.add(IndexEntry(header.base_offset - self.base_offset, position, newest))
                 indexed_position = position
             newest = max(newest, header.max_timestamp)

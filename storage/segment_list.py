@@ -85,6 +85,12 @@ class SegmentList:
         self._bases.append(segment.base_offset)
         self.active = segment
 
+    def exchange(self, old: Segment, new: Segment) -> None:
+        """Put a segment of the same offsets in the place of one that is not active."""
+        assert old is not self.active
+        assert (new.base_offset, new.next_offset) == (old.base_offset, old.next_offset)
+        self._segments[self._segments.index(old)] = new
+
     def drop_first(self, count: int) -> list[Segment]:
         """Remove and return the oldest segments; never the active one."""
         assert count < len(self._segments)

@@ -73,7 +73,7 @@ class SegmentScrub:
             while at < len(data):
                 if not is_last and self._is_cut(data, at):
                     break
-                header = _check_in_place(data, at, self._next_offset, self._epoch_at)
+                header = check_in_place(data, at, self._next_offset, self._epoch_at)
                 self._next_offset = header.next_offset
                 at += header.size_bytes
         except CorruptBatch as error:
@@ -106,14 +106,14 @@ def check_read(segment: Segment, fetch_offset: int, data: bytes, epoch_at: Epoch
             if first.base_offset <= fetch_offset < first.next_offset:
                 offset = first.base_offset
         while position < len(data):
-            header = _check_in_place(data, position, offset, epoch_at)
+            header = check_in_place(data, position, offset, epoch_at)
             offset = header.next_offset
             position += header.size_bytes
     except CorruptBatch as error:
         raise segment.broken(str(error), segment.position_of(fetch_offset) + position) from error
 
 
-def _check_in_place(data: Buffer, position: int, offset: int, epoch_at: EpochAt) -> BatchHeader:
+def check_in_place(data: Buffer, position: int, offset: int, epoch_at: EpochAt) -> BatchHeader:
     """The header of the batch at `position` that must begin at `offset`. Raises: CorruptBatch when it is not
     the one that belongs there."""
     header = check_batch(data, position)

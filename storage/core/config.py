@@ -25,6 +25,16 @@ class LogConfig:
     flush_messages: int | None = None
     #: flush when the oldest unflushed append is this old
     flush_ms: int | None = None
+    #: superseded records are removed (`cleanup.policy` has `compact`); then each record needs a key
+    compacts: bool = False
+    #: share of dirty bytes above which the log is compacted
+    min_cleanable_dirty_ratio: float = 0.5
+    #: a tombstone stays this long after the first cleaning that met it
+    delete_retention_ms: int = 86_400_000
+    #: records younger than this stay, whether superseded or not
+    min_compaction_lag_ms: int = 0
+    #: a dirty record as old as this lets its log be compacted; None: the ratio alone does
+    max_compaction_lag_ms: int | None = None
     #: drop a producer this long after its last batch (R94)
     producer_id_expiration_ms: int = 86_400_000
     #: how far a producer's timestamps may lie behind the broker's clock, and ahead of it
@@ -37,6 +47,8 @@ class LogConfig:
         assert 0 < self.segment_bytes <= SEGMENT_BYTES_MAX
         assert self.index_interval_bytes >= 0
         assert self.index_max_bytes > 0
+        assert 0 <= self.min_cleanable_dirty_ratio <= 1
+        assert self.min_compaction_lag_ms >= 0
         for limit in (self.segment_ms, self.flush_messages):
             assert limit is None or limit > 0
         for bound in (self.flush_ms, self.retention_ms, self.retention_bytes):

@@ -10,6 +10,8 @@ LOG_SUFFIX = ".log"
 INDEX_SUFFIX = ".index"
 TIME_INDEX_SUFFIX = ".timeindex"
 SNAPSHOT_SUFFIX = ".snapshot"
+#: Ending of the files of a segment that the cleaner writes, until they take the place of the old ones.
+CLEANED_SUFFIX = ".cleaned"
 #: Ending of a partition folder that is being deleted; the next start deletes the rest.
 DELETED_SUFFIX = "-delete"
 #: Ending of a partition folder whose log is damaged and was put aside (`storage.quarantine`).
@@ -29,11 +31,12 @@ HIGH_WATERMARK_CHECKPOINT = "replication-offset-checkpoint"
 LOG_START_CHECKPOINT = "log-start-offset-checkpoint"
 CEILING_CHECKPOINT = "ceiling-offset-checkpoint"
 SCRUB_CHECKPOINT = "scrub-checkpoint"
+CLEANER_CHECKPOINT = "cleaner-offset-checkpoint"
 
 
 _QUARANTINE_NAME = re.compile(rf".+\.[0-9a-f]{{32}}{QUARANTINE_SUFFIX}")
 _DELETED_NAME = re.compile(rf".+\.[0-9a-f]{{32}}{DELETED_SUFFIX}")
-_NAMES_OF_LOG = (LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA)
+_NAMES_OF_LOG = (LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA, CLEANER_CHECKPOINT)
 _SUFFIXES_OF_LOG = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, SNAPSHOT_SUFFIX)
 
 
@@ -62,8 +65,9 @@ def is_quarantine_name(name: str) -> bool:
 
 def is_file_of_log(name: str) -> bool:
     """True for a name that a file of a partition folder may have."""
-    return name.removesuffix(".tmp") in _NAMES_OF_LOG or any(
-        parse_offset_name(name.removesuffix(".tmp"), suffix) is not None for suffix in _SUFFIXES_OF_LOG
+    name = name.removesuffix(".tmp").removesuffix(CLEANED_SUFFIX)
+    return name in _NAMES_OF_LOG or any(
+        parse_offset_name(name, suffix) is not None for suffix in _SUFFIXES_OF_LOG
     )
 
 

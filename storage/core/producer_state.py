@@ -60,7 +60,7 @@ class ProducerState:
     def __init__(self, *, is_whole: bool = True) -> None:
         self._producers: dict[int, _Producer] = {}
         #: each producer that has a batch in the log, or had one that retention deleted, is known: none was
-        #: dropped, and the log did not begin behind batches of others
+        #: dropped, and the log did not come without batches of others
         self.is_whole = is_whole
 
     @property
@@ -108,6 +108,8 @@ class ProducerState:
     def apply(self, header: BatchHeader, base_offset: int) -> None:
         """Record a batch that is in the log at `base_offset`, on leader or follower; checks nothing (R94)."""
         producer_id = header.producer_id
+        if producer_id < 0 and not header.record_count:
+            self.is_whole = False  # compaction has joined batches of any producers
         if producer_id < 0 or header.attributes & CONTROL:
             return
         producer = self._producers.pop(producer_id, None)
@@ -145,6 +147,14 @@ class ProducerState:
         if silent:
             self.is_whole = False
         return len(silent)
+
+    def ends(self) -> frozenset[tuple[int, int]]:
+        """(producer id, last offset) of each batch that is known."""
+        return frozenset(
+            (producer_id, batch.last_offset)
+            for producer_id, producer in self._producers.items()
+            for batch in producer.batches
+        )
 
     def rows(self) -> list[Any]:
         """The state as plain lists in order, for `from_rows`."""
