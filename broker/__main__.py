@@ -48,6 +48,7 @@ from holdfast.runtime.api import DiskError, NetworkError, Runtime, Task
 from holdfast.runtime.real import machine
 from holdfast.runtime.stats import BoardWatch, MetricFamily, Steps, merged
 from holdfast.runtime.tasks import fail_node
+from holdfast.storage.core.cleaner_plan import CleanerPace
 from holdfast.storage.core.config import LogConfig
 from holdfast.storage.core.files import METADATA_FOLDER
 from holdfast.storage.core.scrub_plan import ScrubPace
@@ -101,6 +102,12 @@ class BrokerNode:
                 scrub=ScrubPace(
                     static["holdfast.log.scrub.interval.hours"] * _HOUR_MS,
                     static["holdfast.log.scrub.bytes.per.second"],
+                ),
+                cleaner=CleanerPace(
+                    static["log.cleaner.enable"],
+                    static["log.cleaner.backoff.ms"],
+                    static["log.cleaner.io.max.bytes.per.second"],
+                    static["log.cleaner.dedupe.buffer.size"],
                 ),
             ),
             config.cluster_id,

@@ -127,7 +127,8 @@ class LogEffects:
         result = await self._append_in_time(managed, item)
         if result is None:
             # Too much to read within a turn of the event loop. The steps behind this one wait for it.
-            read = partial(record_fault, item.batch, item.header, self._taken(managed))
+            needs_keys = managed.log.config.compacts
+            read = partial(record_fault, item.batch, item.header, self._taken(managed), needs_keys=needs_keys)
             fault = await self._runtime.tasks.compute(read)
             if fault is None:
                 result = await self._append_in_time(managed, item, is_read=True)
@@ -406,7 +407,9 @@ def _append_one(
     fault = timestamp_fault(item.header, taken)
     if fault is None and log.config.validate_records and not is_read:
         try:
-            fault = record_fault(item.batch, item.header, taken, in_one_turn=True)
+            fault = record_fault(
+                item.batch, item.header, taken, in_one_turn=True, needs_keys=log.config.compacts
+            )
         except TakesLonger:
             return None
     if fault is not None:

@@ -17,8 +17,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from holdfast.broker.clean_shutdown_marks import CleanShutdownMarks
+from holdfast.broker.cleaner import Cleaner
 from holdfast.broker.core.events import DamagedReplica
-from holdfast.broker.core.replicas.log_metrics import scrub_families
+from holdfast.broker.core.replicas.log_metrics import cleaner_families, scrub_families
 from holdfast.broker.damaged_logs import DamagedLogs, note_of
 from holdfast.broker.dir_watch import StallWatch, measure_space
 from holdfast.broker.housekeeping import Housekeeping
@@ -34,6 +35,7 @@ from holdfast.runtime.api import DiskError, OutOfResources, Runtime
 from holdfast.runtime.stats import MetricFamily
 from holdfast.runtime.tasks import fail_node
 from holdfast.storage import clean_shutdown, meta_properties
+from holdfast.storage.core.cleaner_plan import CLEANER_PACE, CleanerPace
 from holdfast.storage.core.config import LogConfig
 from holdfast.storage.core.faults import FaultScope, scope_of
 from holdfast.storage.core.files import condemned_name, folder_name
@@ -74,6 +76,7 @@ class LogManagerConfig:
     #: a log dir whose operations are under way for so long without an end of any has stalled
     stall_ms: int = 10_000
     scrub: ScrubPace = NO_SCRUB
+    cleaner: CleanerPace = CLEANER_PACE
 
 
 class LogManager:
@@ -114,6 +117,14 @@ class LogManager:
         self._space_listener: Callable[[frozenset[PartitionId]], None] = lambda keys: None
         self._housekeeping = Housekeeping(runtime)
         self._scrubber = Scrubber(runtime, self._housekeeping, self._logs_in, self._dir_failed, config.scrub)
+        self._cleaner = Cleaner(
+            runtime,
+            self._housekeeping,
+            self._logs_in,
+            lambda key: self._high_watermark_of(key),
+            self._dir_failed,
+            config.cleaner,
+        )
         self._interval_flush = IntervalFlush(
             runtime, self._housekeeping, lambda one: self._managed.get(one.key) is one, self.failed
         )
@@ -222,6 +233,7 @@ class LogManager:
         self._managed[key] = managed = ManagedLog(partition, log_dir, log, serial)
         self.logs[key] = log
         self._interval_flush.watch(managed)
+        self._cleaner.watch(managed)
 
     def start(self, high_watermark_of: Callable[[PartitionId], int | None]) -> None:
         """Begin housekeeping. `high_watermark_of(key)` is None while the broker does not know it."""
@@ -241,6 +253,7 @@ class LogManager:
             self._housekeeping.repeat(name, interval_ms, work)
         self._housekeeping.start("interval flush", self._interval_flush.run(CONCURRENCY))
         self._scrubber.start(self._online_dirs())
+        self._cleaner.start()
 
     # --- what is there ---------------------------------------------------------------------------------
 
@@ -278,6 +291,7 @@ class LogManager:
         """Apply a topic's settings to a log."""
         managed.log.config = config
         self._interval_flush.watch(managed)
+        self._cleaner.watch(managed)
 
     def stats(self) -> list[MetricFamily]:
         """Metrics of the logs and their dirs."""
@@ -290,7 +304,7 @@ class LogManager:
             found_damaged=self._damaged.found_count,
             flush_stats=self._flush_stats,
         )
-        return found + scrub_families(self._scrubber.counts)
+        return found + scrub_families(self._scrubber.counts) + cleaner_families(self._cleaner.counts)
 
     def dirs(self) -> list[LogDirContent]:
         """Every configured log dir."""

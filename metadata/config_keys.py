@@ -13,7 +13,7 @@ from holdfast.protocol.schema.types import ARRAY_MAX, STRING_MAX
 INT_MAX = (1 << 31) - 1
 LONG_MAX = (1 << 63) - 1
 
-ConfigValue = int | bool | str | tuple[str, ...] | None
+ConfigValue = int | float | bool | str | tuple[str, ...] | None
 
 
 class Kind(Enum):
@@ -21,6 +21,7 @@ class Kind(Enum):
 
     INT = "int"
     LONG = "long"
+    DOUBLE = "double"
     BOOLEAN = "boolean"
     STRING = "string"
     LIST = "list"
@@ -54,6 +55,26 @@ def _int(
 
 def _long(name: str, default: int | None, doc: str, low: int = 0, synonym: str = "") -> ConfigKey:
     return ConfigKey(name, Kind.LONG, default, doc, low, LONG_MAX, synonym=synonym)
+
+
+def _ratio(name: str, default: float, doc: str, synonym: str = "") -> ConfigKey:
+    return ConfigKey(name, Kind.DOUBLE, default, doc, 0, 1, synonym=synonym)
+
+
+def _cleanup_policy(name: str, doc: str, synonym: str = "") -> ConfigKey:
+    return ConfigKey(
+        name,
+        Kind.ENUM,
+        "delete",
+        doc,
+        choices=("delete", "compact", "compact,delete"),
+        aliases=(
+            ("delete,compact", "compact,delete"),
+            ("compact, delete", "compact,delete"),
+            ("delete, compact", "compact,delete"),
+        ),
+        synonym=synonym,
+    )
 
 
 def _bool(name: str, default: bool, doc: str, synonym: str = "") -> ConfigKey:
@@ -309,6 +330,42 @@ BROKER_KEYS: tuple[ConfigKey, ...] = (
     _long(
         "log.retention.bytes", -1, "Size of a log above which closed segments are deleted, -1 for none.", -1
     ),
+    _cleanup_policy(
+        "log.cleanup.policy",
+        "delete: old segments are deleted; compact: of each key the last record is kept; or both.",
+    ),
+    _bool("log.cleaner.enable", True, "Compact the topics whose cleanup.policy says so."),
+    _long("log.cleaner.backoff.ms", 15_000, "Pause of the cleaner when no log is due.", 1),
+    _long(
+        "log.cleaner.io.max.bytes.per.second",
+        16 << 20,
+        "How fast the cleaner reads, in each log dir; Kafka's has no limit.",
+        1024,
+    ),
+    _long(
+        "log.cleaner.dedupe.buffer.size",
+        64 << 20,
+        "Memory of the keys of one compaction in each log dir, at 200 bytes a key; more keys take several "
+        "compactions.",
+        1 << 20,
+    ),
+    _ratio(
+        "log.cleaner.min.cleanable.ratio",
+        0.5,
+        "A log is compacted when a larger share of its bytes came since the last time.",
+    ),
+    _long(
+        "log.cleaner.delete.retention.ms",
+        86_400_000,
+        "A tombstone is kept so long after the first compaction that meets it.",
+    ),
+    _long("log.cleaner.min.compaction.lag.ms", 0, "A record is not compacted away before this age."),
+    _long(
+        "log.cleaner.max.compaction.lag.ms",
+        LONG_MAX,
+        "A log with a dirty record of this age is compacted, also when its ratio is low.",
+        1,
+    ),
     _long("log.retention.check.interval.ms", 300_000, "Period of the retention check.", 1),
     _int("num.recovery.threads.per.data.dir", 1, "Logs recovered at the same time per log dir.", 1),
     _int("producer.id.expiration.ms", 86_400_000, "An idle producer's state is dropped after this long.", 1),
@@ -430,12 +487,35 @@ TOPIC_KEYS: tuple[ConfigKey, ...] = (
         aliases=_STRATEGY_ALIASES,
         synonym="unclean.recovery.strategy",
     ),
-    ConfigKey(
+    _cleanup_policy(
         "cleanup.policy",
-        Kind.ENUM,
-        "delete",
-        "Old segments are deleted; there is no compaction.",
-        choices=("delete",),
+        "delete: old segments are deleted; compact: of each key the last record is kept; or both.",
+        "log.cleanup.policy",
+    ),
+    _ratio(
+        "min.cleanable.dirty.ratio",
+        0.5,
+        "A log is compacted when a larger share of its bytes came since the last time.",
+        "log.cleaner.min.cleanable.ratio",
+    ),
+    _long(
+        "delete.retention.ms",
+        86_400_000,
+        "A tombstone is kept so long after the first compaction that meets it.",
+        synonym="log.cleaner.delete.retention.ms",
+    ),
+    _long(
+        "min.compaction.lag.ms",
+        0,
+        "A record is not compacted away before this age.",
+        synonym="log.cleaner.min.compaction.lag.ms",
+    ),
+    _long(
+        "max.compaction.lag.ms",
+        LONG_MAX,
+        "A log with a dirty record of this age is compacted, also when its ratio is low.",
+        1,
+        "log.cleaner.max.compaction.lag.ms",
     ),
 )
 

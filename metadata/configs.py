@@ -94,6 +94,14 @@ def parse_value(key: ConfigKey, text: str) -> ConfigValue:
         if not key.low <= number <= key.high:
             raise _refused(key, text)
         return number
+    if key.kind is Kind.DOUBLE:
+        try:
+            share = float(text)
+        except ValueError:
+            raise _refused(key, text) from None
+        if not key.low <= share <= key.high:
+            raise _refused(key, text)
+        return share
     if key.kind is Kind.BOOLEAN:
         if text.lower() not in ("true", "false"):
             raise _refused(key, text)
@@ -119,6 +127,8 @@ def allowed_values(key: ConfigKey) -> str:
     """The allowed values of a key, in words that follow `expected`."""
     if key.kind in (Kind.INT, Kind.LONG):
         return f"an integer in [{key.low}, {key.high}]"
+    if key.kind is Kind.DOUBLE:
+        return f"a number in [{key.low}, {key.high}]"
     if key.kind is Kind.BOOLEAN:
         return "true or false"
     if not key.choices:

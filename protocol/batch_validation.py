@@ -15,6 +15,7 @@ from holdfast.protocol.compression import unpack_batch
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.even_batch import are_sound
 from holdfast.protocol.record_batch import (
+    DELETE_HORIZON,
     HEADER_SIZE,
     LOG_APPEND_TIME,
     NO_COMPRESSION,
@@ -87,6 +88,8 @@ def header_fault(header: BatchHeader, size_bytes: int) -> BatchFault | None:
         return _invalid(f"{header.record_count} records in one batch, {BATCH_RECORDS_MAX} are the most")
     if header.is_control or header.is_transactional:
         return _invalid("control batches and transactions are not accepted from clients")
+    if header.attributes & DELETE_HORIZON:
+        return _invalid("attribute bit 6, the time of removal of tombstones, is set by compaction only")
     if header.producer_id < -1:
         return _invalid(f"producer id {header.producer_id}: send -1 for none")
     if header.attributes & LOG_APPEND_TIME:
@@ -106,12 +109,18 @@ def timestamp_fault(header: BatchHeader, taken: TimestampRange) -> BatchFault | 
 
 
 def record_fault(
-    batch: Buffer, header: BatchHeader, taken: TimestampRange, *, in_one_turn: bool = False
+    batch: Buffer,
+    header: BatchHeader,
+    taken: TimestampRange,
+    *,
+    in_one_turn: bool = False,
+    needs_keys: bool = False,
 ) -> BatchFault | None:
     """What is wrong with the records of a batch with this header; None when nothing is.
 
     Counts them, follows each to its end, and looks at its offset and timestamp. A compressed batch is
-    unpacked to UNPACKED_MAX_BYTES at most. Raises: TakesLonger, only with `in_one_turn`.
+    unpacked to UNPACKED_MAX_BYTES at most. `needs_keys`: a record without one is at fault. Raises:
+    TakesLonger, only with `in_one_turn`.
     """
     limit_bytes = UNPACKED_MAX_BYTES
     if in_one_turn:
@@ -126,16 +135,18 @@ def record_fault(
         return BatchFault(ErrorCode.MESSAGE_TOO_LARGE, f"{error}; send smaller batches")
     except CorruptBatch as error:
         return _invalid(str(error))
-    if header.compression == NO_COMPRESSION and are_sound(plain, header, *taken):
+    if not needs_keys and header.compression == NO_COMPRESSION and are_sound(plain, header, *taken):
         return None
-    return _read(plain, taken)
+    return _read(plain, taken, needs_keys=needs_keys)
 
 
-def _read(plain: Buffer, taken: TimestampRange) -> BatchFault | None:
+def _read(plain: Buffer, taken: TimestampRange, *, needs_keys: bool = False) -> BatchFault | None:
     low_ms, high_ms = taken
     index, good_ms = -1, NO_TIMESTAMP
     try:
         for index, record in enumerate(DefaultRecordBatch(plain)):
+            if needs_keys and record.key is None:
+                return _invalid(f"record {index} has no key, and the topic is compacted (cleanup.policy)")
             if record.offset == index:
                 timestamp_ms = record.timestamp
                 # Most records have the timestamp of the one before.

@@ -168,17 +168,28 @@ def log_config(image: MetadataImage, topic_name: str, static: Mapping[str, Any])
 
     flush_ms = value("flush.ms")
     flush_messages = value("flush.messages")
-    # A cluster of an earlier build may have a topic of the offsets with another retention.
-    is_kept = topic_name == OFFSETS_TOPIC
+    # A cluster of an earlier build may have a topic of the offsets with another retention. Its coordinators
+    # keep it small by themselves.
+    is_offsets = topic_name == OFFSETS_TOPIC
+    policy = value("cleanup.policy")
+    compacts = "compact" in policy and not is_offsets
+    is_kept = is_offsets or policy == "compact"
+    lag_ms = value("max.compaction.lag.ms")
     return LogConfig(
         segment_bytes=value("segment.bytes"),
-        segment_ms=value("segment.ms"),
+        # Only closed segments are compacted.
+        segment_ms=min(value("segment.ms"), lag_ms) if compacts else value("segment.ms"),
         index_interval_bytes=value("index.interval.bytes"),
         index_max_bytes=value("segment.index.bytes"),
         retention_ms=None if is_kept else _unless_negative(value("retention.ms")),
         retention_bytes=None if is_kept else _unless_negative(value("retention.bytes")),
         flush_messages=None if flush_messages in (None, LONG_MAX) else flush_messages,
         flush_ms=None if flush_ms in (None, LONG_MAX) else max(1, flush_ms),
+        compacts=compacts,
+        min_cleanable_dirty_ratio=value("min.cleanable.dirty.ratio"),
+        delete_retention_ms=value("delete.retention.ms"),
+        min_compaction_lag_ms=value("min.compaction.lag.ms"),
+        max_compaction_lag_ms=None if lag_ms == LONG_MAX else lag_ms,
         producer_id_expiration_ms=static["producer.id.expiration.ms"],
         message_timestamp_before_max_ms=value("message.timestamp.before.max.ms"),
         message_timestamp_after_max_ms=value("message.timestamp.after.max.ms"),

@@ -72,7 +72,7 @@ class DescribedConfig:
         "1 topic, 3 cluster, 4 file of the answering node (when it differs from the default), 5 default.",
     )
     default_value: str | None = field(nullable(string), "What counts without any setting, null for unset.")
-    config_type: str = field(string, "int, long, boolean, string, list or enum.")
+    config_type: str = field(string, "int, long, double, boolean, string, list or enum.")
     documentation: str = field(string, "Meaning and allowed values.")
 
 

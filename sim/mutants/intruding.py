@@ -37,7 +37,13 @@ def takes_control_batches(original: Any, self: Any, partition: Any, row: Any, ac
 
 @mutant(log_effects, "record_fault", breaks="D4", by="D3", setting=INTRUDED, killed_by="D3@1")
 def takes_what_are_no_records(
-    original: Any, batch: Any, header: Any, taken: Any, *, in_one_turn: bool = False
+    original: Any,
+    batch: Any,
+    header: Any,
+    taken: Any,
+    *,
+    in_one_turn: bool = False,
+    needs_keys: bool = False,
 ) -> Any:
     """The leader does not read the records of a batch."""
     return None

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from holdfast.runtime.stats import MetricFamily, MetricKind, Sample
+from holdfast.storage.core.cleaner_plan import CleanerCounts
 from holdfast.storage.core.flush_stats import FlushStats
 from holdfast.storage.core.free_space import FreeSpace
 from holdfast.storage.core.scrub_plan import ScrubCounts
@@ -141,4 +142,54 @@ def scrub_families(counts: Mapping[str, ScrubCounts]) -> list[MetricFamily]:
             "When the last complete scrub ended, in seconds since the epoch; 0 before the first.",
             lambda count: max(0, count.completed_ms) / 1000,
         ),
+    ]
+
+
+#: (name, kind, help, field of CleanerCounts)
+_CLEANER = (
+    ("cleaner_runs_total", MetricKind.COUNTER, "Compactions of a log that have ended.", "run_count"),
+    ("cleaner_read_bytes_total", MetricKind.COUNTER, "Bytes that compaction has read.", "read_bytes"),
+    (
+        "cleaner_removed_bytes_total",
+        MetricKind.COUNTER,
+        "Bytes that compaction has removed.",
+        "removed_bytes",
+    ),
+    (
+        "cleaner_removed_records_total",
+        MetricKind.COUNTER,
+        "Records that compaction has removed.",
+        "removed_records",
+    ),
+    (
+        "cleaner_failures_total",
+        MetricKind.COUNTER,
+        "Compactions that were given up, because the disk was full or records could not be read.",
+        "failed_count",
+    ),
+    (
+        "cleaner_uncleanable_logs",
+        MetricKind.GAUGE,
+        "Logs that are not compacted because their records could not be read.",
+        "uncleanable_count",
+    ),
+    (
+        "cleaner_max_dirty_ratio",
+        MetricKind.GAUGE,
+        "Share of bytes that came since the last compaction, in the dirtiest log.",
+        "dirty_ratio",
+    ),
+)
+
+
+def cleaner_families(counts: Mapping[str, CleanerCounts]) -> list[MetricFamily]:
+    """What compaction has done, by path of the log dir; none without compacted topics."""
+    return [
+        MetricFamily(
+            f"kafka_log_{name}",
+            kind,
+            help,
+            tuple(Sample(getattr(count, field), (("dir", path),)) for path, count in counts.items()),
+        )
+        for name, kind, help, field in (_CLEANER if counts else ())
     ]

@@ -28,7 +28,7 @@ from holdfast.protocol.messages.configs import (
 )
 
 #: Kafka's numbers of the types of values.
-_TYPES = {"boolean": 1, "string": 2, "int": 3, "long": 5, "list": 7, "enum": 2}
+_TYPES = {"boolean": 1, "string": 2, "int": 3, "long": 5, "double": 6, "list": 7, "enum": 2}
 _DEFAULT_CONFIG = int(ConfigSource.DEFAULT)
 _NOT_HERE = "only topics and the brokers of this cluster have configuration here"
 #: Nothing is throttled here. Kafka's tools remove these after a move, whether or not they were set.

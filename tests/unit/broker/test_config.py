@@ -129,3 +129,40 @@ def test_no_limit_is_none() -> None:
     assert found.retention_bytes is None
     assert found.flush_messages is None
     assert found.flush_ms is None
+
+
+@pytest.mark.parametrize(
+    ("policy", "compacts", "retention_ms"),
+    [
+        ("delete", False, 5),
+        ("compact", True, None),
+        ("compact,delete", True, 5),
+        ("delete, compact", True, 5),
+    ],
+)
+def test_the_cleanup_policy_says_whether_a_log_is_compacted_and_whether_old_segments_go(
+    policy: str, compacts: bool, retention_ms: int | None
+) -> None:
+    delta = MetadataDelta(MetadataImage())
+    for number, (key, value) in enumerate({"cleanup.policy": policy, "retention.ms": "5"}.items()):
+        delta.replay(ConfigRecord(2, "t", key, value), number, 1)
+    of_topic = log_config(delta.apply(), "t", config().static)
+    of_file = log_config(MetadataImage(), "t", config(log_cleanup_policy=policy, log_retention_ms="5").static)
+    for found in (of_topic, of_file):
+        assert (found.compacts, found.retention_ms) == (compacts, retention_ms)
+    offsets = log_config(MetadataImage(), OFFSETS_TOPIC, config(log_cleanup_policy=policy).static)
+    assert (offsets.compacts, offsets.retention_ms) == (False, None)
+
+
+def test_a_compacted_topic_rolls_its_segment_before_the_longest_lag_is_over() -> None:
+    static = config(log_cleanup_policy="compact", log_cleaner_max_compaction_lag_ms="1000").static
+    found = log_config(MetadataImage(), "t", static)
+    assert (found.segment_ms, found.max_compaction_lag_ms) == (1000, 1000)
+    by_default = log_config(MetadataImage(), "t", config(log_cleanup_policy="compact").static)
+    assert (by_default.segment_ms, by_default.max_compaction_lag_ms) == (604_800_000, None)
+
+
+@pytest.mark.parametrize("ratio", ["-0.1", "1.1", "nan", "half"])
+def test_a_ratio_is_from_0_to_1(ratio: str) -> None:
+    with pytest.raises(ConfigError, match=r"expected a number in \[0, 1\]"):
+        config(log_cleaner_min_cleanable_ratio=ratio)

@@ -139,6 +139,7 @@ WRONG = {
     "codec 7": (changed(GOOD, attributes=7), "UNSUPPORTED_COMPRESSION_TYPE"),
     "a control batch": (changed(GOOD, attributes=0x20), "INVALID_RECORD"),
     "a transaction": (changed(GOOD, attributes=0x10), "INVALID_RECORD"),
+    "a time of removal of tombstones": (changed(GOOD, attributes=0x40), "INVALID_RECORD"),
     "LogAppendTime": (changed(GOOD, attributes=LOG_APPEND_TIME), "INVALID_TIMESTAMP"),
     "more records than a segment has offsets for": (
         changed(
@@ -197,6 +198,20 @@ def test_timestamps_lie_around_the_brokers_clock(timestamp: int, code: str) -> N
     no_timestamp = encode_batch([Record(0, -1, None, None)], base_offset=0, leader_epoch=-1)
     assert record_fault(no_timestamp, check_batch(no_timestamp), taken) is None
     assert timestamp_fault(check_batch(no_timestamp), taken) is None
+
+
+@pytest.mark.parametrize("codec", [0, *CODECS])
+@pytest.mark.parametrize("count", [1, 3, 100])
+def test_a_record_without_a_key_is_at_fault_where_keys_are_needed(count: int, codec: int) -> None:
+    """Also among many alike, which need no reading otherwise."""
+    for keys in ([b"k"] * count, [b""] * count, [b"k"] * (count - 1) + [None], [None] * count):
+        records = [Record(number, NOW, key, b"v") for number, key in enumerate(keys)]
+        plain = encode_batch(records, base_offset=0, leader_epoch=-1)
+        batch = changed(plain, CODECS.get(codec, bytes)(plain[HEADER_SIZE:]), attributes=codec)
+        fault = record_fault(batch, check_batch(batch), ANY_TIME, needs_keys=True)
+        assert (fault is not None) == (None in keys)
+        assert fault is None or fault.error_code is ErrorCode.INVALID_RECORD
+        assert record_fault(batch, check_batch(batch), ANY_TIME) is None
 
 
 @given(st.binary(max_size=60), st.integers(0, 4), st.integers(1, 5))
