@@ -10,11 +10,15 @@ import click
 from holdfast.cli.admin_session import AdminSession, ask, described
 from holdfast.cli.options import INT32_MAX, CommandAnswer, bootstrap, output
 from holdfast.cli.tables import table_lines
+from holdfast.client.admin_configs import Resource
 from holdfast.client.core.errors import ClientError
+from holdfast.client.core.key_comparison import KeyComparison
 from holdfast.client.core.replica_comparison import FindingKind, ReplicaComparison
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.topics import DescribedPartition, DescribedTopic
 from holdfast.protocol.record_batch import iter_batches
+
+Comparison = ReplicaComparison | KeyComparison
 
 #: Pause before a replica that had nothing new is asked again.
 _PAUSE_MS = 100
@@ -48,7 +52,8 @@ _NO_LOG = "it has no log there now: its log dir failed, or the replica is being 
 )
 @output
 def command(topics: tuple[str, ...], partitions: tuple[int, ...], fetch_size: int, **given: Any) -> None:
-    """Read all replicas up to the high watermark and compare offsets, epochs and checksums of every batch.
+    """Read all replicas up to the high watermark and compare offsets, epochs and checksums of every batch; of
+    a compacted topic the last record of each key.
 
     Exit code 0: all replicas of all partitions are the same; 1: some replica differs, is behind after
     --timeout-ms, or cannot be read.
@@ -60,7 +65,9 @@ def command(topics: tuple[str, ...], partitions: tuple[int, ...], fetch_size: in
     async def act(session: AdminSession) -> None:
         verification = _Verification(session, fetch_size)
         await verification.look_up_brokers()
-        for topic in await described(session, list(topics) or None):
+        chosen = await described(session, list(topics) or None)
+        await verification.look_up_policies(chosen)
+        for topic in chosen:
             for partition in _chosen(answer, topic, partitions):
                 await verification.verify(topic, partition)
 
@@ -87,6 +94,8 @@ class _Verification:
         self._session = session
         self._fetch_size = fetch_size
         self._addresses: dict[int, tuple[str, int]] = {}
+        #: names of topics whose replicas are compacted, each by itself
+        self._compacted: frozenset[str] = frozenset()
         self._read_bytes = 0
         self._progress_ms = session.clock.now_ms()
 
@@ -94,10 +103,23 @@ class _Verification:
         cluster = await self._session.admin.describe_cluster(timeout_ms=self._session.timeout_ms)
         self._addresses = {row.broker_id: (row.host, row.port) for row in cluster.brokers}
 
+    async def look_up_policies(self, topics: list[DescribedTopic]) -> None:
+        """Which of these topics are compacted."""
+        resources = [Resource.topic(topic.name) for topic in topics]
+        found = await self._session.admin.describe_configs(
+            resources, ["cleanup.policy"], timeout_ms=self._session.timeout_ms
+        )
+        self._compacted = frozenset(
+            resource.name
+            for resource, rows in found.items()
+            if isinstance(rows, list) and any("compact" in (row.value or "") for row in rows)
+        )
+
     async def verify(self, topic: DescribedTopic, partition: DescribedPartition) -> None:
         """Compare the replicas of one partition, and take down what was found."""
         clock = self._session.clock
-        comparison = ReplicaComparison(partition.replicas, partition.leader_id)
+        kind = KeyComparison if topic.name in self._compacted else ReplicaComparison
+        comparison: Comparison = kind(partition.replicas, partition.leader_id)
         heard_ms = clock.now_ms()
         while wanted := comparison.wanted():
             for broker_id, offset in wanted.items():
@@ -115,7 +137,7 @@ class _Verification:
         self._take_down(topic.name, partition, comparison)
 
     async def _read(
-        self, comparison: ReplicaComparison, topic_id: bytes, index: int, broker_id: int, offset: int
+        self, comparison: Comparison, topic_id: bytes, index: int, broker_id: int, offset: int
     ) -> bool:
         """Read on in one replica; False when there was nothing new."""
         session, address = self._session, self._addresses.get(broker_id)
@@ -132,9 +154,10 @@ class _Verification:
         code = ErrorCode(row.error_code)
         if code is ErrorCode.NONE:
             self._read_bytes += len(row.records)
-            return comparison.took(
-                broker_id, row.high_watermark, (header for header, _ in iter_batches(row.records))
-            )
+            batches = iter_batches(row.records)
+            if isinstance(comparison, KeyComparison):
+                return comparison.took(broker_id, row.high_watermark, batches)
+            return comparison.took(broker_id, row.high_watermark, (header for header, _ in batches))
         if code is ErrorCode.OFFSET_OUT_OF_RANGE:
             comparison.begins_at(row.log_start_offset)
             return row.log_start_offset > offset
@@ -147,7 +170,7 @@ class _Verification:
         comparison.give_up(broker_id, FindingKind.UNREADABLE, f"{code.name}: {reasons.get(code, 'refused')}")
         return True
 
-    def _show_progress(self, name: str, comparison: ReplicaComparison) -> None:
+    def _show_progress(self, name: str, comparison: Comparison) -> None:
         now_ms = self._session.clock.now_ms()
         if now_ms - self._progress_ms >= _PROGRESS_MS:
             self._progress_ms = now_ms
@@ -155,7 +178,7 @@ class _Verification:
             text = f"{done} partitions done, {name} up to offset {comparison.compared_offset}"
             click.echo(f"{text}, {self._read_bytes / (1 << 20):.0f} MiB read", err=True)
 
-    def _take_down(self, topic: str, partition: DescribedPartition, comparison: ReplicaComparison) -> None:
+    def _take_down(self, topic: str, partition: DescribedPartition, comparison: Comparison) -> None:
         index = partition.partition_index
         for finding in comparison.findings:
             self._session.answer.errors.append(

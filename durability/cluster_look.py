@@ -2,17 +2,20 @@
 sync. One question, asked after the ledger was read."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from holdfast.client.admin import Admin
+from holdfast.client.admin_configs import Resource
 from holdfast.client.core.errors import ClientError
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.id_text import encode_id
-from holdfast.runtime.api import Runtime
 from holdfast.runtime.real.machine import new_event_loop, real_runtime
 
 _CLIENT_ID = "holdfast-validate"
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,24 +37,54 @@ class TopicLook:
 
 def look(bootstrap_servers: str, topics: Iterable[str], timeout_ms: int) -> dict[str, TopicLook]:
     """Topic -> what is known of it. Raises: ClientError (also for a topic that there is not)."""
+    return _asked(bootstrap_servers, lambda admin: _look(admin, sorted(set(topics)), timeout_ms))
+
+
+def why_not_judged(bootstrap_servers: str, topics: Iterable[str], timeout_ms: int) -> str | None:
+    """Why no verdict can be given on these topics: some are compacted; None when none is. Raises:
+    ClientError."""
+    compacted = _asked(bootstrap_servers, lambda admin: _compacted(admin, sorted(set(topics)), timeout_ms))
+    if not compacted:
+        return None
+    return (
+        f"{', '.join(compacted)}: cleanup.policy has compact, so records are removed on purpose; "
+        "sends to a compacted topic are not judged"
+    )
+
+
+def _asked(servers: str, ask: Callable[[Admin], Coroutine[Any, Any, T]]) -> T:
     runtime = real_runtime()
+
+    async def asked() -> T:
+        admin = Admin(servers, client_id=_CLIENT_ID, runtime=runtime)
+        try:
+            return await ask(admin)
+        finally:
+            await admin.close()
+
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
         try:
-            return runner.run(_look(runtime, bootstrap_servers, sorted(set(topics)), timeout_ms))
+            return runner.run(asked())
         finally:
             runner.run(runtime.tasks.cancel_all())
 
 
-async def _look(runtime: Runtime, servers: str, topics: list[str], timeout_ms: int) -> dict[str, TopicLook]:
-    admin = Admin(servers, client_id=_CLIENT_ID, runtime=runtime)
-    try:
-        found = {}
-        for topic in await admin.describe_topics(topics, timeout_ms=timeout_ms):
-            if topic.error_code != ErrorCode.NONE:
-                code = ErrorCode(topic.error_code)
-                raise ClientError(f"topic {topic.name}: {code.name}", code)
-            rows = {row.partition_index: PartitionLook(row.replicas, row.isr) for row in topic.partitions}
-            found[topic.name] = TopicLook(encode_id(topic.topic_id), rows)
-        return found
-    finally:
-        await admin.close()
+async def _compacted(admin: Admin, topics: list[str], timeout_ms: int) -> list[str]:
+    resources = [Resource.topic(topic) for topic in topics]
+    found = await admin.describe_configs(resources, ["cleanup.policy"], timeout_ms=timeout_ms)
+    return [
+        resource.name
+        for resource in resources
+        if isinstance(rows := found[resource], list) and any("compact" in (row.value or "") for row in rows)
+    ]
+
+
+async def _look(admin: Admin, topics: list[str], timeout_ms: int) -> dict[str, TopicLook]:
+    found = {}
+    for topic in await admin.describe_topics(topics, timeout_ms=timeout_ms):
+        if topic.error_code != ErrorCode.NONE:
+            code = ErrorCode(topic.error_code)
+            raise ClientError(f"topic {topic.name}: {code.name}", code)
+        rows = {row.partition_index: PartitionLook(row.replicas, row.isr) for row in topic.partitions}
+        found[topic.name] = TopicLook(encode_id(topic.topic_id), rows)
+    return found

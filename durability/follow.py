@@ -12,12 +12,15 @@ import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import functions as F
 
+from holdfast.client.core.errors import ClientError
+from holdfast.durability.cluster_look import why_not_judged
 from holdfast.durability.java import NoJava
 from holdfast.durability.ledger import SENDS_SQL, topics_named
 from holdfast.durability.ledger_files import UnreadableLedger, ledger_files
@@ -264,6 +267,10 @@ def follow(
     topics = _wait_for_topics(options.ledger, is_time)
     if not topics:
         return inconclusive(f"ledger: {options.ledger} names no topic")
+    with suppress(ClientError):  # the stream waits for the cluster, and says what it meets
+        why_not = why_not_judged(options.bootstrap_servers, topics, options.timeout_ms)
+        if why_not is not None:
+            return inconclusive(why_not)
     state = FollowState(Path(options.state))
 
     def step(frame: Any, batch: int) -> None:

@@ -20,7 +20,7 @@ from pyspark.sql import Observation
 from pyspark.sql import functions as F
 
 from holdfast.client.core.errors import ClientError
-from holdfast.durability.cluster_look import TopicLook, look
+from holdfast.durability.cluster_look import TopicLook, look, why_not_judged
 from holdfast.durability.foreign_lines import VALUE_SQL
 from holdfast.durability.java import NoJava
 from holdfast.durability.ledger import (
@@ -181,6 +181,9 @@ def _compared(spark: Any, options: ValidateOptions, seconds: Seconds, elections:
             raise settled
         with seconds.timed("offsets", "Brokers say where logs end"):
             ranges = _plan(options, totals.topics)
+            why_not = why_not_judged(options.bootstrap_servers, totals.topics, options.timeout_ms)
+            if why_not is not None:
+                return inconclusive(why_not)
             topics = look(options.bootstrap_servers, totals.topics, options.timeout_ms)
         check_topic_ids(totals.topic_ids, {name: topic.topic_id for name, topic in topics.items()})
         counts = {name: len(topic.partitions) for name, topic in topics.items()}

@@ -73,6 +73,8 @@ def rows_of(path: Path, depth: Depth) -> Iterator[LogFileRow]:
         yield from clean_shutdown_rows(path)
     elif path.name == files.LEADER_EPOCH_CHECKPOINT:
         yield from checkpoint_rows(path, ("epoch", "startOffset"))
+    elif path.name == files.CLEANER_CHECKPOINT:
+        yield from checkpoint_rows(path, ("cleanOffset", "changedOffset"))
     elif path.name in (
         files.RECOVERY_POINT_CHECKPOINT,
         files.HIGH_WATERMARK_CHECKPOINT,

@@ -12,6 +12,12 @@ from typing import Any
 
 from holdfast.protocol.api_keys import ApiKey
 from holdfast.protocol.errors import ErrorCode
+from holdfast.protocol.messages.configs import (
+    ConfigSource,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribedConfig,
+)
 from holdfast.protocol.messages.fetch import FetchPartition, FetchPartitionResponse, FetchResponse
 from holdfast.protocol.messages.list_offsets import (
     EARLIEST_TIMESTAMP,
@@ -57,9 +63,11 @@ class PlantedLogs:
         *,
         replicas: tuple[int, ...] = (NODE_ID,),
         first_ends: Mapping[tuple[str, int], int] | None = None,
+        compacted: Sequence[str] = (),
     ) -> None:
         """`replicas`: as the metadata has them, all in sync. `first_ends`: what the first question about a
-        partition's end is answered, as if records came in afterwards."""
+        partition's end is answered, as if records came in afterwards. `compacted`: topics."""
+        self._compacted = compacted
         self._replicas = replicas
         self._first_ends = dict(first_ends or {})
         #: partitions that have nothing to say from this offset on, although they claim a later end
@@ -100,6 +108,7 @@ class PlantedLogs:
             ApiKey.METADATA: self._metadata,
             ApiKey.DESCRIBE_TOPIC_PARTITIONS: self._describe,
             ApiKey.DESCRIBE_CLUSTER: self._describe_cluster,
+            ApiKey.DESCRIBE_CONFIGS: self._describe_configs,
             ApiKey.LIST_OFFSETS: self._list_offsets,
             ApiKey.OFFSET_FOR_LEADER_EPOCH: self._epoch_ends,
             ApiKey.FETCH: self._fetch,
@@ -164,6 +173,14 @@ class PlantedLogs:
         address = ("127.0.0.1", self._port)
         row = DescribeClusterBroker(NODE_ID, 1, bytes(16), *address, None, False, False, True)
         exchange.respond(DescribeClusterResponse(0, None, "planted", NODE_ID, 1, 0, (row,), ()))
+
+    def _describe_configs(self, exchange: Exchange) -> None:
+        rows = []
+        for asked in exchange.message.resources:
+            policy = "compact" if asked.resource_name in self._compacted else "delete"
+            row = DescribedConfig("cleanup.policy", policy, ConfigSource.DEFAULT, "delete", "enum", "")
+            rows.append(DescribeConfigsResult(0, None, asked.resource_type, asked.resource_name, (row,)))
+        exchange.respond(DescribeConfigsResponse(0, None, tuple(rows)))
 
     def _describe(self, exchange: Exchange) -> None:
         rows = []

@@ -324,6 +324,14 @@ def test_a_partition_that_cannot_be_read_to_its_end_proves_nothing(spark: Any, t
         assert "t-1: nothing came from offset 10 on" in verdict.inconclusive[0]
 
 
+def test_a_compacted_topic_is_not_judged(spark: Any, tmp_path: Path) -> None:
+    history = clean_history("t")
+    with PlantedLogs(history_batches(history), compacted=["t"]) as node:
+        verdict = verdict_of(spark, tmp_path, node, history)
+    assert verdict.exit_code == 6
+    assert verdict.inconclusive[0].startswith("t: cleanup.policy has compact")
+
+
 def test_what_retention_has_taken_is_not_lost(spark: Any, tmp_path: Path) -> None:
     """The log begins later than the ledger: of what lay before nothing can be said, of the rest it can."""
     history = clean_history("t")

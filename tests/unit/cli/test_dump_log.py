@@ -17,6 +17,7 @@ from holdfast.storage.core.config import LogConfig
 from holdfast.storage.log import Log
 from tests.unit.client.test_decoding import poisoned
 from tests.unit.storage.batches import batch
+from tests.unit.storage.cleaning import CONFIG, append, clean, records, updates
 
 LOG = f"{0:020}.log"
 
@@ -67,6 +68,23 @@ def test_a_whole_folder_is_sound_and_json_is_a_line_a_row(folder: Path) -> None:
     assert end == {"schema": "holdfast.dump-log/1", "ok": True, "errors": []}
     kinds = {row["kind"] for row in rows}
     assert kinds >= {"segment", "batch", "index", "timeindex", "snapshot", "checkpoint"}
+
+
+async def test_a_compacted_folder_is_sound_and_shows_what_is_left(tmp_path: Path) -> None:
+    folder = tmp_path / "topic-0"
+    log = await Log.open(real_runtime(), str(folder), CONFIG, clean=False)
+    await append(log, updates(0, 24))
+    await clean(log)
+    left = {record.offset for record in records(log)}
+    await log.close(True)
+    (folder / "cleaner-offset-checkpoint").write_text("0\n1\n30 40\n")
+    result = dump("--files", folder, "--deep-iteration", "--output", "json")
+    assert result.exit_code == 0, result.output
+    rows = [json.loads(line) for line in result.output.splitlines()[:-1]]
+    assert {row["offset"] for row in rows if row["kind"] == "record"} == left
+    assert any(row["count"] == 0 for row in rows if row["kind"] == "batch")
+    stored = dump("--files", folder / "cleaner-offset-checkpoint").output
+    assert "cleanOffset: 30 changedOffset: 40" in stored
 
 
 def test_what_lies_behind_the_recovery_point_is_marked(folder: Path) -> None:

@@ -6,14 +6,20 @@ from collections.abc import Callable, Sequence
 import pytest
 from click.testing import Result
 
+from holdfast.client.admin_configs import ConfigEntry, Resource
+from holdfast.protocol.cleaned_batch import without_records
 from holdfast.protocol.errors import ErrorCode
-from holdfast.protocol.record_batch import Record, encode_batch
+from holdfast.protocol.record_batch import Record, encode_batch, parse_header
 from tests.unit.cli import rows
 from tests.unit.cli.fake_admin import FakeAdmin
 
 
 def batch(offset: int, value: str = "same") -> bytes:
     return encode_batch([Record(offset, 1, None, value.encode())], base_offset=offset, leader_epoch=1)
+
+
+def keyed(offset: int, value: str) -> bytes:
+    return encode_batch([Record(offset, 1, b"k", value.encode())], base_offset=offset, leader_epoch=1)
 
 
 SAME = [batch(offset) for offset in range(4)]
@@ -25,6 +31,22 @@ def topic(admin: FakeAdmin) -> None:
     """One partition with replicas on three brokers, led by the first."""
     admin.add(rows.topic(rows.led(1, (1, 2, 3))))
     admin.replicas = {1: SAME, 2: SAME, 3: SAME}
+
+
+@pytest.mark.parametrize(("policy", "exit_code"), [("compact", 0), ("compact,delete", 0), ("delete", 1)])
+def test_replicas_of_a_compacted_topic_are_compared_by_key(
+    holdfast: Callable[..., Result], admin: FakeAdmin, policy: str, exit_code: int
+) -> None:
+    whole = [keyed(0, "old"), keyed(1, "new")]
+    admin.replicas = {1: whole, 2: [without_records(parse_header(whole[0])), whole[1]], 3: whole}
+    admin.configs[Resource.topic("t")] = [
+        ConfigEntry("cleanup.policy", policy, "TOPIC", "delete", "enum", "")
+    ]
+    assert holdfast("replica-verification", "--topic", "t").exit_code == exit_code
+    admin.replicas[3] = [whole[0], keyed(1, "other")]
+    result = holdfast("replica-verification", "--topic", "t", "--output", "json")
+    assert result.exit_code == 1
+    assert "REPLICA_DIFFERS" in result.stdout
 
 
 def test_replicas_that_are_the_same_are_exit_code_0(holdfast: Callable[..., Result]) -> None:
