@@ -40,8 +40,8 @@ from holdfast.runtime.stats import Level, LogLine
 
 #: Unanswered requests per session: one that waits at the leader and one that lists more rows.
 IN_FLIGHT_MAX = 2
-#: Rows of one request; the others follow in the next one.
-ROWS_MAX = 5000
+#: Rows of one request, which the leader handles at once; the others follow in the next one.
+ROWS_MAX = 500
 #: First pause after an error, in ms; doubles up to the configured back-off. The first retry of a connection
 #: has no pause (D9).
 PAUSE_MS_MIN = 20

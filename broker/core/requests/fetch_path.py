@@ -7,6 +7,7 @@ shell reads the records afterwards.
 
 from bisect import bisect_right
 from collections.abc import Mapping
+from itertools import islice
 
 from holdfast.broker.core.events import (
     AnswerFetch,
@@ -46,6 +47,9 @@ from holdfast.protocol.messages.offset_for_leader_epoch import (
 
 #: Longest wait that a fetch may ask for, in ms.
 WAIT_MS_MAX = 60_000
+#: Rows with records of one answer to a follower, each a read of its log, and the same of rows with no more
+#: than a high watermark. The others follow in the next answers.
+ANSWER_ROWS_MAX = 500
 #: Batches per partition whose sizes are remembered, to know how much a reader would get.
 SIZES_KEPT = 32
 #: Said of a range that begins before the remembered sizes: more than any fetch wants at once.
@@ -284,7 +288,7 @@ class FetchPath:
         rows: list[ReadRow] = []
         left = session.max_bytes
         for due in list(session.due_rows.values()):
-            if left <= 0:
+            if left <= 0 or len(rows) == ANSWER_ROWS_MAX:
                 break
             row = self._follower_row(due)
             if row is None:  # the log was truncated or the row answered meanwhile: nothing is due
@@ -301,7 +305,8 @@ class FetchPath:
             is_taken = row.diverging is None and row.error_code == ErrorCode.NONE
             due.sent_high_watermark = row.high_watermark if is_taken else -1
             self._sessions.close_row(due)
-        for quiet in session.watermark_rows.values():
+        for quiet in list(islice(session.watermark_rows.values(), ANSWER_ROWS_MAX)):
+            del session.watermark_rows[quiet.key]
             partition = self._partitions.get(quiet.key)
             if (
                 partition is not None
@@ -310,7 +315,6 @@ class FetchPath:
             ):
                 rows.append(_leader_row(partition, quiet, 0))
                 quiet.sent_high_watermark = partition.high_watermark
-        session.watermark_rows.clear()
         return AnswerFetch(reply_to, tuple(rows), session.max_bytes, session)
 
     def rows_omitted(self, event: RowsOmitted) -> None:

@@ -1,8 +1,11 @@
 """Fetches of consumers and followers, and questions about offsets (R55, R80, F6, N-4)."""
 
+from dataclasses import replace
+
 import pytest
 
 from holdfast.broker.core.events import AnswerFetch, AnswerOffsets, LogsOffline, RequestReceived, RowsOmitted
+from holdfast.broker.core.requests import fetch_path
 from holdfast.broker.core.requests.fetch_path import SIZES_KEPT, UNKNOWN_SIZE_BYTES, RecentSizes
 from holdfast.broker.core.requests.fetch_session import (
     HIGH_WATERMARK_LINGER_MS,
@@ -259,6 +262,35 @@ def test_answer_is_bounded_and_the_rest_comes_with_the_next_request() -> None:
     assert [row.partition_index for row in harness.answers[first].rows] == [0]
     second = harness.fetch(2, None, session=5, number=1)
     assert [row.partition_index for row in harness.answers[second].rows] == [1]
+
+
+def test_an_answer_has_a_bounded_number_of_rows_of_each_kind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Followers with thousands of partitions take turns with others; each row comes to its own."""
+    monkeypatch.setattr(fetch_path, "ANSWER_ROWS_MAX", 2)
+    harness = CoreHarness().join(*(partition(1, index=index) for index in range(5)))
+    for index in range(5):
+        harness.produce(batch(), acks=1, index=index)
+
+    def fetch(replica_id: int, number: int, *rows: FetchPartition) -> object:
+        return harness.request(
+            FetchRequest(None, replica_id, replica_id - 2, 500, 1, 1 << 20, rows, 5, number)
+        )
+
+    def answered(*names: object) -> list[list[int]]:
+        return [[row.partition_index for row in harness.answers[name].rows] for name in names]
+
+    for replica_id in (2, 3):
+        names = [fetch(replica_id, 0, *map(_row, range(5))), fetch(replica_id, 1), fetch(replica_id, 2)]
+        assert answered(*names) == [[0, 1], [2, 3], [4]]
+    has_all = [replace(_row(index), fetch_offset=1, last_fetched_epoch=0) for index in range(5)]
+    parked = [fetch(replica_id, 3, *has_all) for replica_id in (2, 3)]
+    harness.tick(HIGH_WATERMARK_LINGER_MS)
+    assert answered(parked[0]) == [[0, 1]]
+    names = [parked[0]]
+    for number in (4, 5):
+        names.append(fetch(2, number))
+        harness.tick(HIGH_WATERMARK_LINGER_MS)
+    assert answered(*names) == [[0, 1], [2, 3], [4]]
 
 
 def test_rows_that_had_no_room_come_first_in_the_next_answer() -> None:
