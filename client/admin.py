@@ -373,7 +373,7 @@ class Admin:
     ) -> dict[TopicPartition, RowError | None]:
         """Begin to move partitions to these brokers, the preferred first; None ends a move that runs."""
         return await admin_partitions.alter_partition_reassignments(
-            self._cluster, targets, allow_replication_factor_change, timeout_ms
+            self._cluster, self._clock, targets, allow_replication_factor_change, timeout_ms
         )
 
     async def list_partition_reassignments(

@@ -37,6 +37,8 @@ from holdfast.runtime.api import Clock
 
 #: Elections that one request makes (R18).
 ELECTIONS_PER_REQUEST = 1_000
+#: Reassignments that one request asks for: controllers refuse a request that asks for too much at once.
+REASSIGNMENTS_PER_REQUEST = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,30 +105,35 @@ def _assignments(
 
 async def alter_partition_reassignments(
     cluster: ClusterClient,
+    clock: Clock,
     targets: Mapping[TopicPartition, Sequence[int] | None],
     allow_replication_factor_change: bool,
     timeout_ms: float,
 ) -> dict[TopicPartition, RowError | None]:
     """See `Admin.alter_partition_reassignments`."""
-    topics: list[ReassignableTopic] = []
-    for topic, partitions in _by_topic(targets):
-        rows: list[ReassignablePartition] = []
-        for partition in partitions:
-            target = targets[partition]
-            rows.append(ReassignablePartition(partition.partition, None if target is None else tuple(target)))
-        topics.append(ReassignableTopic(topic, tuple(rows)))
-    answer: AlterPartitionReassignmentsResponse
-    request = AlterPartitionReassignmentsRequest(
-        int(timeout_ms), allow_replication_factor_change, tuple(topics)
-    )
-    answer, maybe_done = await ask_whole(cluster, request, timeout_ms, "AlterPartitionReassignments")
     errors: dict[TopicPartition, RowError | None] = {}
-    for found in answer.responses:
-        for row in found.partitions:
-            error = row_error(row.error_code, row.error_message)
-            if maybe_done and error is not None and error.code is ErrorCode.NO_REASSIGNMENT_IN_PROGRESS:
-                error = None  # there is none to end any more
-            errors[TopicPartition(found.name, row.partition_index)] = error
+    deadline_ms = clock.now_ms() + int(timeout_ms)
+    waiting = sorted(TopicPartition(*partition) for partition in targets)
+    while waiting:
+        asked, waiting = waiting[:REASSIGNMENTS_PER_REQUEST], waiting[REASSIGNMENTS_PER_REQUEST:]
+        topics: list[ReassignableTopic] = []
+        for topic, partitions in _by_topic(asked):
+            rows: list[ReassignablePartition] = []
+            for partition in partitions:
+                target = targets[partition]
+                moved_to = None if target is None else tuple(target)
+                rows.append(ReassignablePartition(partition.partition, moved_to))
+            topics.append(ReassignableTopic(topic, tuple(rows)))
+        left_ms = max(1, deadline_ms - clock.now_ms())
+        request = AlterPartitionReassignmentsRequest(left_ms, allow_replication_factor_change, tuple(topics))
+        answer: AlterPartitionReassignmentsResponse
+        answer, maybe_done = await ask_whole(cluster, request, left_ms, "AlterPartitionReassignments")
+        for found in answer.responses:
+            for row in found.partitions:
+                error = row_error(row.error_code, row.error_message)
+                if maybe_done and error is not None and error.code is ErrorCode.NO_REASSIGNMENT_IN_PROGRESS:
+                    error = None  # there is none to end any more
+                errors[TopicPartition(found.name, row.partition_index)] = error
     check_complete(targets, errors, "AlterPartitionReassignments")
     return errors
 

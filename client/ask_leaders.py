@@ -14,6 +14,8 @@ from holdfast.rpc.channel import CallRefused
 from holdfast.runtime.api import Clock, NetworkError
 
 _BACKOFF = Backoff(first_ms=20, max_ms=250)
+#: Partitions that one request asks about: brokers refuse a request that asks for too much at once.
+ROWS_MAX = 2_000
 _CALL_TIMEOUT_MS = 3_000
 
 Found = TypeVar("Found")
@@ -60,14 +62,18 @@ async def ask_leaders(
                 leader = cluster.cache.leader(*partition)
                 by_leader.setdefault(leader.broker_id, {})[partition] = asked
         for broker_id in sorted(broker_id for broker_id in by_leader if broker_id >= 0):
-            asked_here, deadline_ms = by_leader[broker_id], repetitions.deadline_ms
-            answers = await ask_leader(cluster, clock, question, broker_id, asked_here, deadline_ms)
-            found |= answers.found
-            for error in answers.errors.values():
-                assert error.code is not None
-                if not error.code.is_retriable:
-                    raise error
-                problem, code = str(error), error.code
+            rest = [*by_leader[broker_id].items()]
+            while rest:
+                portion, rest = dict(rest[:ROWS_MAX]), rest[ROWS_MAX:]
+                answers = await ask_leader(
+                    cluster, clock, question, broker_id, portion, repetitions.deadline_ms
+                )
+                found |= answers.found
+                for error in answers.errors.values():
+                    assert error.code is not None
+                    if not error.code.is_retriable:
+                        raise error
+                    problem, code = str(error), error.code
         if len(found) == len(wanted):
             return found
         text = f"{question.what} were not to be had within {timeout_ms:g} ms: {problem}"

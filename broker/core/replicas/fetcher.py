@@ -40,7 +40,7 @@ from holdfast.runtime.stats import Level, LogLine
 
 #: Unanswered requests per session: one that waits at the leader and one that lists more rows.
 IN_FLIGHT_MAX = 2
-#: Rows of one request, which the leader handles at once; the others follow in the next one.
+#: Rows of one request of each kind, which the leader handles at once; the others follow in the next one.
 ROWS_MAX = 500
 #: First pause after an error, in ms; doubles up to the configured back-off. The first retry of a connection
 #: has no pause (D9).
@@ -498,10 +498,12 @@ class Fetchers:
                     log_start_offset=log.durable_start_offset,
                 )
             )
-        if source.ready:
+        gone = list(islice(source.forgotten, ROWS_MAX))
+        for key in gone:
+            del source.forgotten[key]
+        if source.ready or source.forgotten:
             self._touched[source.source_id] = source
-        forgotten = tuple(ForgottenPartition(key.topic_id, key.partition_index) for key in source.forgotten)
-        source.forgotten.clear()
+        forgotten = tuple(ForgottenPartition(key.topic_id, key.partition_index) for key in gone)
         source.in_flight.append(epoch)
         source.session_epoch = epoch + 1
         return FetchRequest(

@@ -12,6 +12,7 @@ from holdfast.broker.core.events import (
     SendFetch,
     Truncate,
 )
+from holdfast.broker.core.replicas import fetcher
 from holdfast.broker.core.replicas.fetcher import PAUSE_MS_MIN
 from holdfast.broker.core.replicas.replica_manager import CEILINGS_WAIT_MS
 from holdfast.protocol.errors import ErrorCode
@@ -342,6 +343,29 @@ def test_follower_moves_to_the_new_leader() -> None:
     by_source = {sent.source_id: sent for sent in harness.fetches}
     assert [gone.partition_index for gone in by_source[2].request.forgotten] == [0]
     assert [listed.partition_index for listed in by_source[3].request.partitions] == [0]
+
+
+def test_what_does_not_fit_a_request_follows_in_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetcher, "ROWS_MAX", 2)
+    harness = CoreHarness().join(*(partition(2, index=index) for index in range(5)))
+    listed: list[int] = []
+    gone: list[int] = []
+
+    def ask() -> None:
+        sent = next(sent for sent in harness.fetches if sent.source_id == 2)
+        harness.fetches.remove(sent)
+        listed.extend(row.partition_index for row in sent.request.partitions)
+        gone.extend(row.partition_index for row in sent.request.forgotten)
+        assert max(len(sent.request.partitions), len(sent.request.forgotten)) <= 2
+        answer(harness, sent)
+
+    for _ in range(3):
+        ask()
+    assert listed == [0, 1, 2, 3, 4]
+    harness.metadata(*(change(leader=3, index=index) for index in range(4)))
+    for _ in range(4):
+        ask()
+    assert gone == [0, 1, 2, 3]
 
 
 def test_source_without_partitions_is_closed() -> None:

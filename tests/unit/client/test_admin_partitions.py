@@ -118,6 +118,16 @@ async def test_moves_are_asked_for_by_topic_and_answered_by_partition(play: Play
     ] == [("t", [(0, (1, 2)), (1, (3, 1))]), ("u", [(0, None)])]
 
 
+async def test_more_than_a_thousand_moves_are_split(play: Play, admin: Admin) -> None:
+    wanted = [TopicPartition("t", index) for index in range(1001)]
+    rows = [(topic, index, ErrorCode.NONE) for topic, index in wanted]
+    play.cluster.scripted = [moved(*rows[:1000]), moved(*rows[1000:])]
+    found = await play.until(admin.alter_partition_reassignments(dict.fromkeys(wanted, (1, 2))))
+    assert found == dict.fromkeys(wanted)
+    requests = asked(play, ApiKey.ALTER_PARTITION_REASSIGNMENTS)
+    assert [len(request.topics[0].partitions) for request in requests] == [1000, 1]
+
+
 @pytest.mark.parametrize("is_lost", [True, False])
 async def test_a_move_that_an_earlier_attempt_ended_is_ended(play: Play, admin: Admin, is_lost: bool) -> None:
     code = ErrorCode.NO_REASSIGNMENT_IN_PROGRESS

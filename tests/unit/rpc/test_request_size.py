@@ -4,7 +4,29 @@ from typing import Any
 
 import pytest
 
+from holdfast.broker.core.replicas import alter_partition, fetcher
+from holdfast.client import admin_partitions, ask_leaders
 from holdfast.protocol.api_keys import ApiKey
+from holdfast.protocol.messages import API_OF_REQUEST
+from holdfast.protocol.messages.alter_partition import (
+    AlterPartitionPartition,
+    AlterPartitionRequest,
+    IsrMember,
+)
+from holdfast.protocol.messages.elect_leaders import (
+    ElectionKind,
+    ElectionTopicPartitions,
+    ElectLeadersRequest,
+)
+from holdfast.protocol.messages.fetch import FetchPartition, FetchRequest, ForgottenPartition
+from holdfast.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest
+from holdfast.protocol.messages.reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from holdfast.protocol.schema.fields import encode_message
+from holdfast.protocol.schema.types import Attachment
 from holdfast.rpc.core.request_size import ITEMS_MAX, ITEMS_MAX_OF, UNCOUNTED_BYTES, too_much
 
 LARGE = UNCOUNTED_BYTES + 1
@@ -31,3 +53,49 @@ def test_more_is_refused_with_the_limit(api_key: ApiKey, message: Any) -> None:
 
 def test_a_small_request_is_not_counted() -> None:
     assert too_much(ApiKey.METADATA, [[[]] * 8_000], UNCOUNTED_BYTES) is None
+
+
+ID = bytes(16)
+#: replicas of a partition, more than anyone has
+REPLICAS = tuple(range(1, 11))
+LARGEST = [
+    FetchRequest(
+        None,
+        1,
+        1,
+        500,
+        1,
+        1 << 20,
+        (FetchPartition(ID, 0, 1, 0, 0, 0, 1 << 20),) * fetcher.ROWS_MAX,
+        1,
+        1,
+        (ForgottenPartition(ID, 0),) * fetcher.ROWS_MAX,
+    ),
+    AlterPartitionRequest(
+        1,
+        1,
+        (AlterPartitionPartition(ID, 0, 1, 1, tuple(IsrMember(id, 1) for id in REPLICAS), 0),)
+        * alter_partition.PARTITIONS_MAX,
+        1,
+        1,
+    ),
+    ListOffsetsRequest((ListOffsetsPartition(ID, 0, 1, -1),) * ask_leaders.ROWS_MAX),
+    AlterPartitionReassignmentsRequest(
+        1_000,
+        True,
+        (ReassignableTopic("t", (ReassignablePartition(0, REPLICAS),)),)
+        * admin_partitions.REASSIGNMENTS_PER_REQUEST,
+    ),
+    ElectLeadersRequest(
+        ElectionKind.PREFERRED,
+        (ElectionTopicPartitions("t", (0,), None),) * admin_partitions.ELECTIONS_PER_REQUEST,
+        1_000,
+    ),
+]
+
+
+@pytest.mark.parametrize("request_", LARGEST, ids=lambda one: type(one).__name__)
+def test_the_largest_request_that_a_node_or_client_sends_is_not_too_much(request_: Any) -> None:
+    api = API_OF_REQUEST[type(request_)]
+    message = encode_message(request_, api.max_version, Attachment())
+    assert too_much(api.key, message, LARGE) is None
