@@ -131,6 +131,9 @@ def played(cluster: LocalCluster) -> Played:
     cluster.wait_ready([victim])
     wait_until(lambda: ask(witness, "/v1/health")["is_healthy"])
     commit_for_a_group_of_each_coordinator(servers)
+    compacted = {"cleanup.policy": "compact"}
+    watch(servers).ask(lambda admin: admin.create_topic("compacted", 1, 3, configs=compacted))
+    wait_until(lambda: all("kafka_log_cleaner_runs_total" in scrape(node) for node in cluster.brokers))
     after = {node.name: scrape(node) for node in cluster.nodes}
     return Played(cluster, victim, before, after, health, told)
 
@@ -249,7 +252,7 @@ def test_gauges_tell_how_it_stands_afterwards(run: Played) -> None:
     metrics = run.after[controller.name]
     assert total(metrics, "kafka_controller_active_controller") == 1
     assert total(metrics, "kafka_controller_active_brokers") == 3
-    assert total(metrics, "kafka_controller_global_partitions") == 4 + OFFSETS_PARTITIONS
+    assert total(metrics, "kafka_controller_global_partitions") == 5 + OFFSETS_PARTITIONS
     for name in ("offline_partitions", "fenced_brokers", "global_under_min_isr_partition_count"):
         assert total(metrics, f"kafka_controller_{name}") == 0
     roles = {
