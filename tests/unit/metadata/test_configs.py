@@ -63,13 +63,13 @@ def test_unknown_keys_warn_with_a_hint_and_keys_of_the_other_role_do_not() -> No
         {
             **SMALLEST,
             "replica.lag.time.ms": "1",
-            "log.cleaner.enable": "true",
+            "log.preallocate": "true",
             "broker.session.timeout.ms": "1",
         },
         {"HOLDFAST_NODE_IDD": "2"},
     )
     assert len(warnings) == 3
-    assert "log.cleaner.enable is ignored" in warnings[0]
+    assert "log.preallocate is ignored" in warnings[0]
     assert "did you mean replica.lag.time.max.ms?" in warnings[1]
     assert "did you mean HOLDFAST_NODE_ID?" in warnings[2]
 
