@@ -112,7 +112,11 @@ class KafkaPython(PythonJudge):
         )
         reading, is_committed = Reading(count), False
         while not is_committed:
-            for rows in consumer.poll(1_000).values():
+            polled: dict[Any, Any] = {}
+            # the library raises what it cannot reach, and goes on in the next poll
+            with suppress(library.errors.KafkaError):
+                polled = consumer.poll(1_000)
+            for rows in polled.values():
                 for one in rows:
                     reading.take(one.partition, one.offset, one.value)
             if reading.is_complete():
@@ -157,7 +161,9 @@ class Aiokafka(PythonJudge):
                 with suppress(library.errors.KafkaError):
                     await consumer.commit(ends)
                     is_committed = True
-        await consumer.stop()
+        # where a connection has just been lost, its fetch task tells the library's own cancellation
+        with suppress(asyncio.CancelledError):
+            await consumer.stop()
         return list(reading.values)
 
 
