@@ -13,9 +13,10 @@ from holdfast.broker.housekeeping import Housekeeping, Interval
 from holdfast.broker.managed_log import ManagedLog
 from holdfast.metadata.ids import PartitionId
 from holdfast.runtime.api import DiskError, OutOfResources, Runtime
-from holdfast.storage.core.cleaner_plan import CleanerCounts, CleanerPace, Dirt, Pacer, is_due
+from holdfast.storage.core.cleaner_plan import CleanerCounts, CleanerPace, Dirt, is_due
 from holdfast.storage.core.faults import CorruptLog
 from holdfast.storage.core.files import folder_name
+from holdfast.storage.core.pacer import Pacer
 from holdfast.storage.log_cleaning import CleanerTools, Uncleanable
 from holdfast.storage.log_dir import LogDir
 from holdfast.storage.turn import next_turn

@@ -7,10 +7,9 @@ is read up to its own high watermark before it is judged.
 """
 
 import hashlib
-from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from holdfast.client.core.replica_comparison import Finding, FindingKind
+from holdfast.client.core.replica_comparison import Finding, FindingKind, agreed, names_of
 from holdfast.protocol.cleaned_batch import keyed_records, plain_records
 from holdfast.protocol.record_batch import BatchHeader, Buffer, CorruptBatch
 
@@ -149,7 +148,7 @@ class KeyComparison:
             }
             if len(set(lasts.values())) < 2:
                 continue
-            right = self._right(lasts)
+            right = agreed(lasts, self._leader_id)
             for broker_id, last in lasts.items():
                 if last != right and broker_id not in found:
                     others = [other for other, theirs in lasts.items() if theirs == right]
@@ -161,21 +160,13 @@ class KeyComparison:
         last = replica.last.get(key)
         return None if last is None or last[1] is None or last[0] < self.start_offset else last
 
-    def _right(self, lasts: dict[int, _Last | None]) -> _Last | None:
-        """What most have; the leader's where no two agree more than others."""
-        counts = Counter(lasts.values()).most_common(2)
-        if counts[0][1] > counts[1][1]:
-            return counts[0][0]
-        return lasts[self._leader_id] if self._leader_id in lasts else counts[0][0]
-
 
 def _digest(data: bytes) -> bytes:
     return hashlib.blake2b(data, digest_size=_DIGEST_BYTES).digest()
 
 
 def _reason(last: _Last | None, right: _Last | None, others: list[int]) -> str:
-    names = f"broker{'s' if len(others) > 1 else ''} {', '.join(map(str, others))}"
-    reason = f"the last record of a key is {_story(last)}, and {_story(right)} on {names}"
+    reason = f"the last record of a key is {_story(last)}, and {_story(right)} on {names_of(others)}"
     return reason if len(others) > 1 else f"{reason}; no two agree, so which one is right is not known"
 
 

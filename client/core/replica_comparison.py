@@ -6,11 +6,13 @@ read is named once and left out from then on; the others go on.
 """
 
 from collections import Counter, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from holdfast.protocol.record_batch import BatchHeader
+
+T = TypeVar("T")
 
 
 class BatchSum(NamedTuple):
@@ -125,7 +127,7 @@ class ReplicaComparison:
             self._end_offset = max((one.high_watermark for one in replicas.values()), default=0)
         while replicas and all(replica.batches for replica in replicas.values()):
             heads = {broker_id: replica.batches[0] for broker_id, replica in replicas.items()}
-            right = self._right(heads)
+            right = agreed(heads, self._leader_id)
             for broker_id, head in heads.items():
                 if head == right:
                     replicas[broker_id].batches.popleft()
@@ -133,20 +135,26 @@ class ReplicaComparison:
                     self._differs(broker_id, head, right, heads)
             self.compared_offset = right.next_offset
 
-    def _right(self, heads: dict[int, BatchSum]) -> BatchSum:
-        """What most have; the leader's where no two agree more than others."""
-        counts = Counter(heads.values()).most_common(2)
-        if len(counts) == 1 or counts[0][1] > counts[1][1]:
-            return counts[0][0]
-        return heads[self._leader_id] if self._leader_id in heads else counts[0][0]
-
     def _differs(self, broker_id: int, head: BatchSum, right: BatchSum, heads: dict[int, BatchSum]) -> None:
         others = [other for other, theirs in heads.items() if theirs == right]
-        reason = f"it has {_story(head)}, {_names(others)} {_story(right)}"
+        reason = f"it has {_story(head)}, {names_of(others)} {_story(right)}"
         if len(others) == 1:
             reason += "; no two agree, so which one is right is not known"
         del self._replicas[broker_id]
         self.findings.append(Finding(broker_id, FindingKind.DIFFERS, head.base_offset, reason))
+
+
+def agreed(told: Mapping[int, T], leader_id: int | None) -> T:
+    """What most brokers have; the leader's where no two agree more than others."""
+    counts = Counter(told.values()).most_common(2)
+    if len(counts) == 1 or counts[0][1] > counts[1][1]:
+        return counts[0][0]
+    return told[leader_id] if leader_id is not None and leader_id in told else counts[0][0]
+
+
+def names_of(broker_ids: Sequence[int]) -> str:
+    """For sentences."""
+    return f"broker{'s' if len(broker_ids) > 1 else ''} {', '.join(map(str, broker_ids))}"
 
 
 def _story(batch: BatchSum) -> str:
@@ -154,7 +162,3 @@ def _story(batch: BatchSum) -> str:
         f"offsets {batch.base_offset} to {batch.next_offset - 1} of epoch {batch.leader_epoch} with crc "
         f"{batch.crc:#010x}"
     )
-
-
-def _names(broker_ids: list[int]) -> str:
-    return f"broker{'s' if len(broker_ids) > 1 else ''} {', '.join(map(str, broker_ids))}"

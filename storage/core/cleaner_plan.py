@@ -95,20 +95,3 @@ def is_due(dirt: Dirt, config: LogConfig, *, oldest_ms: int, wall_ms: int) -> bo
     lag_ms = config.max_compaction_lag_ms
     has_waited = lag_ms is not None and 0 <= oldest_ms <= wall_ms - lag_ms
     return has_waited or dirt.ratio > config.min_cleanable_dirty_ratio
-
-
-class Pacer:
-    """Pauses that keep a rate of bytes."""
-
-    __slots__ = ("_bytes_per_second", "_free_ms")
-
-    def __init__(self, bytes_per_second: int) -> None:
-        assert bytes_per_second > 0
-        self._bytes_per_second = bytes_per_second
-        #: when what was done so far is paid for; monotonic
-        self._free_ms = 0.0
-
-    def pause_ms(self, size_bytes: int, now_ms: int) -> float:
-        """How long to wait after so many bytes."""
-        self._free_ms = max(self._free_ms, now_ms) + size_bytes * 1000 / self._bytes_per_second
-        return self._free_ms - now_ms

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from holdfast.protocol.topic_names import TopicPartition
+from holdfast.storage.core.pacer import Pacer
 
 #: Least time between two records of the progress, in ms: a restart reads again what was read since.
 STORE_MS = 30_000
@@ -68,17 +69,15 @@ class ScrubCounts:
 class ScrubPlan:
     """The passes over one log dir."""
 
-    __slots__ = ("_free_ms", "_logs", "_pace", "_store_ms", "progress")
+    __slots__ = ("_logs", "_pace", "_pacer", "_store_ms", "progress")
 
     def __init__(self, pace: ScrubPace, progress: ScrubProgress) -> None:
         assert pace.interval_ms > 0
-        assert pace.bytes_per_second > 0
         self._pace = pace
         self.progress = progress
         #: logs that the pass has not come to, the next one last
         self._logs: list[TopicPartition] = []
-        #: when what was read so far is paid for at the rate; monotonic
-        self._free_ms = 0.0
+        self._pacer = Pacer(pace.bytes_per_second)
         self._store_ms = 0
 
     def wait_ms(self, wall_ms: int) -> int:
@@ -113,8 +112,7 @@ class ScrubPlan:
 
     def pause_ms(self, size_bytes: int, now_ms: int) -> float:
         """How long to wait after so many bytes were read."""
-        self._free_ms = max(self._free_ms, now_ms) + size_bytes * 1000 / self._pace.bytes_per_second
-        return self._free_ms - now_ms
+        return self._pacer.pause_ms(size_bytes, now_ms)
 
     def must_store(self, now_ms: int) -> bool:
         """True when the progress is to be stored now."""

@@ -2,8 +2,9 @@
 
 import pytest
 
-from holdfast.storage.core.cleaner_plan import Dirt, Pacer, dirt_of, is_due
+from holdfast.storage.core.cleaner_plan import Dirt, dirt_of, is_due
 from holdfast.storage.core.config import LogConfig
+from holdfast.storage.core.pacer import Pacer
 from holdfast.storage.core.retention import SegmentAge
 
 WALL_MS = 1_000_000
