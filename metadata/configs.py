@@ -86,22 +86,14 @@ def environment_name(key_name: str) -> str:
 def parse_value(key: ConfigKey, text: str) -> ConfigValue:
     """The typed value of `text`. Raises: ConfigError naming the allowed range."""
     text = text.strip()
-    if key.kind in (Kind.INT, Kind.LONG):
+    if key.kind in (Kind.INT, Kind.LONG, Kind.DOUBLE):
         try:
-            number = int(text)
+            number = float(text) if key.kind is Kind.DOUBLE else int(text)
         except ValueError:
             raise _refused(key, text) from None
         if not key.low <= number <= key.high:
             raise _refused(key, text)
         return number
-    if key.kind is Kind.DOUBLE:
-        try:
-            share = float(text)
-        except ValueError:
-            raise _refused(key, text) from None
-        if not key.low <= share <= key.high:
-            raise _refused(key, text)
-        return share
     if key.kind is Kind.BOOLEAN:
         if text.lower() not in ("true", "false"):
             raise _refused(key, text)
