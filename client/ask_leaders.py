@@ -62,18 +62,14 @@ async def ask_leaders(
                 leader = cluster.cache.leader(*partition)
                 by_leader.setdefault(leader.broker_id, {})[partition] = asked
         for broker_id in sorted(broker_id for broker_id in by_leader if broker_id >= 0):
-            rest = [*by_leader[broker_id].items()]
-            while rest:
-                portion, rest = dict(rest[:ROWS_MAX]), rest[ROWS_MAX:]
-                answers = await ask_leader(
-                    cluster, clock, question, broker_id, portion, repetitions.deadline_ms
-                )
-                found |= answers.found
-                for error in answers.errors.values():
-                    assert error.code is not None
-                    if not error.code.is_retriable:
-                        raise error
-                    problem, code = str(error), error.code
+            asked_here, deadline_ms = by_leader[broker_id], repetitions.deadline_ms
+            answers = await ask_leader(cluster, clock, question, broker_id, asked_here, deadline_ms)
+            found |= answers.found
+            for error in answers.errors.values():
+                assert error.code is not None
+                if not error.code.is_retriable:
+                    raise error
+                problem, code = str(error), error.code
         if len(found) == len(wanted):
             return found
         text = f"{question.what} were not to be had within {timeout_ms:g} ms: {problem}"
@@ -90,7 +86,25 @@ async def ask_leader(
     wanted: Mapping[TopicPartition, int],
     deadline_ms: int,
 ) -> Answers[Found]:
-    """Ask this broker once. Raises nothing: one partition's trouble is not that of the others."""
+    """Ask this broker once about each. Raises nothing: one partition's trouble is not that of the others."""
+    answers: Answers[Found] = Answers({}, {})
+    waiting = [*wanted.items()]
+    while waiting:
+        portion, waiting = dict(waiting[:ROWS_MAX]), waiting[ROWS_MAX:]
+        found, errors = await _ask_portion(cluster, clock, question, broker_id, portion, deadline_ms)
+        answers.found.update(found)
+        answers.errors.update(errors)
+    return answers
+
+
+async def _ask_portion(
+    cluster: ClusterClient,
+    clock: Clock,
+    question: Question[Found],
+    broker_id: int,
+    wanted: Mapping[TopicPartition, int],
+    deadline_ms: int,
+) -> Answers[Found]:
     try:
         channel = await cluster.connect(broker_id)
         # Only now: connecting takes time, in which topics are deleted.

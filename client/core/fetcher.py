@@ -38,6 +38,8 @@ from holdfast.protocol.topic_names import TopicPartition
 
 #: Leader epochs remembered of each partition.
 EPOCHS_KEPT = 100
+#: Partitions of one request: brokers refuse one that asks for too much at once.
+ROWS_MAX = 2_000
 
 # --- state ---------------------------------------------------------------------------------------------
 
@@ -310,7 +312,9 @@ class Fetcher:
             del self._parts[topic_partition]
         self._dropped.clear()
         for broker_id, parts in loads.items():
-            effects.append(self._fetch(broker_id, parts, now_ms))
+            while parts:
+                listed, parts = parts[:ROWS_MAX], parts[ROWS_MAX:]
+                effects.append(self._fetch(broker_id, listed, now_ms))
         # One question a leader: who does not answer holds back only what it leads.
         for broker_id, parts in lookups.items():
             effects.append(self._look_up(broker_id, parts))

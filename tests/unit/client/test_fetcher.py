@@ -2,6 +2,7 @@
 
 import pytest
 
+from holdfast.client.core import fetcher
 from holdfast.client.core.backoff import Backoff
 from holdfast.client.core.effects import Connect, RefreshMetadata
 from holdfast.client.core.errors import ClientError, CorruptRecords, LogTruncated, NoSuchOffset
@@ -174,6 +175,14 @@ def test_one_request_a_partition_and_a_parked_one_does_not_hold_back_the_other()
     assert offsets(bench.fetch()) == [(1, 0)]  # partition 0 has its fill
     assert bench.taken() == [(0, 1)]
     assert offsets(bench.fetch()) == [(0, 1)]
+
+
+def test_more_partitions_than_a_request_may_list_are_asked_for_by_several(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(fetcher, "ROWS_MAX", 1)
+    sent = [effect for effect in Bench().at(p0=0, p1=0).plan() if isinstance(effect, SendFetch)]
+    assert [[row.partition_index for row in fetch.request.partitions] for fetch in sent] == [[0], [1]]
 
 
 def test_nothing_is_fetched_while_the_buffer_is_full() -> None:

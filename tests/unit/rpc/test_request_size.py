@@ -6,6 +6,7 @@ import pytest
 
 from holdfast.broker.core.replicas import alter_partition, fetcher
 from holdfast.client import admin_partitions, ask_leaders
+from holdfast.client.core import fetcher as client_fetcher
 from holdfast.protocol.api_keys import ApiKey
 from holdfast.protocol.messages import API_OF_REQUEST
 from holdfast.protocol.messages.alter_partition import (
@@ -59,6 +60,15 @@ ID = bytes(16)
 #: replicas of a partition, more than anyone has
 REPLICAS = tuple(range(1, 11))
 LARGEST = [
+    FetchRequest(
+        None,
+        -1,
+        -1,
+        500,
+        1,
+        1 << 20,
+        (FetchPartition(ID, 0, 1, 0, 0, -1, 1 << 20),) * client_fetcher.ROWS_MAX,
+    ),
     FetchRequest(
         None,
         1,
