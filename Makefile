@@ -11,13 +11,11 @@ PYTEST := $(BIN)/python -m pytest
 PARALLEL := -n logical --dist worksteal
 # Tests that share a cluster or a Spark session are a group (xdist_group): one worker plays it.
 GROUPED := -n logical --dist loadgroup --no-loadscope-reorder
-# pytest ends with 5 when ARGS leaves no test.
-OR_NONE := || [ $$? -eq 5 ]
-# Tests of real processes. With RETRY=1 those that failed run once more, by themselves; both outputs stay to be read.
-# CI does so: a machine that others use is no reason to refuse a change, and a test that fails twice is one. Only 1 says
-# that tests failed; when pytest ends otherwise it did not run them.
-define of_processes
-$(PYTEST) -m "$(1)" $(GROUPED) $(ARGS); code=$$?; \
+# Tests that "1" selects, on workers as "2" says. With RETRY=1 those that failed run once more, by themselves; both
+# outputs stay to be read. CI does so: a machine that others use is no reason to refuse a change, and a test that fails
+# twice is one. Only 1 says that tests failed; when pytest ends otherwise it did not run them, and 5 is no test at all.
+define tests
+$(PYTEST) -m "$(1)" $(2) $(ARGS); code=$$?; \
 	if [ $$code -eq 1 ] && [ -n "$(RETRY)" ]; then \
 	  echo "those that failed once more:"; \
 	  $(PYTEST) -m "$(1)" --last-failed --last-failed-no-failures none $(ARGS); exit; fi; \
@@ -36,12 +34,12 @@ demo-compose: $(VENV)/.have-spark ## the demo against containers, killed with `d
 	$(BIN)/holdfast demo --driver compose $(ARGS)
 
 test: $(VENV)/.have-dev $(VENV)/.have-spark ## a guard for every rule, processes and Spark included
-	$(PYTEST) -m "not e2e and not spark and not long" $(PARALLEL) $(ARGS) $(OR_NONE)
-	$(call of_processes,(e2e or spark) and not long)
+	$(call tests,not e2e and not spark and not long,$(PARALLEL))
+	$(call tests,(e2e or spark) and not long,$(GROUPED))
 
 test-long: $(VENV)/.have-dev $(VENV)/.have-spark ## the further rows of long tables
-	$(PYTEST) -m "long and not e2e and not spark" $(PARALLEL) $(ARGS) $(OR_NONE)
-	$(call of_processes,long and (e2e or spark))
+	$(call tests,long and not e2e and not spark,$(PARALLEL))
+	$(call tests,long and (e2e or spark),$(GROUPED))
 
 test-all: test test-long ## everything, and with another Python when there is one
 	@for python in python3.14 python3.13 python3.12; do \
@@ -51,7 +49,7 @@ test-all: test test-long ## everything, and with another Python when there is on
 	echo "no other Python is here: nothing was run with one" >&2
 
 check: lint ## format, lint, types, layers, fast tests
-	$(PYTEST) -m "not e2e and not spark and not slow and not long" $(PARALLEL) $(ARGS)
+	$(call tests,not e2e and not spark and not slow and not long,$(PARALLEL))
 
 lint: $(VENV)/.have-dev ## all of check but the tests
 	$(BIN)/ruff format --check .
