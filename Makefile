@@ -108,5 +108,5 @@ $(VENV)/.have-mutants: $(VENV)/.have-dev
 
 $(VENV)/.have-spark: $(VENV)/.have-base
 	@echo "installing Spark (some 450 MB the first time)"
-	$(PIP) --editable '.[spark]'
+	$(PIP) --editable '.[spark,report]'
 	@touch $@
