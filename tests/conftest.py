@@ -1,13 +1,17 @@
 """Settings of the whole suite: property tests never judge by time, because two busy cores would, and try
 the same examples in every run; `make fuzz` tries others each time."""
 
+import asyncio
 import logging
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from holdfast.runtime.tasks import HeldTask, HeldTasks
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A background job of a script ignores SIGINT, and so would every process that a test starts.
@@ -35,6 +39,27 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def _turn(item: pytest.Item) -> tuple[bool, float]:
     timeout = item.get_closest_marker("timeout")
     return item.get_closest_marker("xdist_group") is None, -timeout.args[0] if timeout is not None else 0.0
+
+
+#: what runs tasks on the event loop of the present test
+_running: dict[int, HeldTasks] = {}
+
+
+@pytest.fixture(autouse=True)
+def _tasks_live_as_long_as_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The event loop cancels what a test leaves running, when it is closed after the test's fixtures. Tasks that only
+    refer to each other could be collected before, and each tells of that as an error, in whichever test runs then."""
+    _running.clear()
+    original = HeldTasks.start
+
+    def start(self: HeldTasks, name: str, work: Coroutine[Any, Any, None]) -> HeldTask:
+        if isinstance(
+            asyncio.get_running_loop(), asyncio.BaseEventLoop
+        ):  # simulated loops close their own tasks
+            _running[id(self)] = self
+        return original(self, name, work)
+
+    monkeypatch.setattr(HeldTasks, "start", start)
 
 
 class _Failures(logging.Handler):

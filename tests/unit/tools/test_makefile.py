@@ -1,4 +1,4 @@
-"""When `make test` runs tests of real processes once more: only when pytest says that tests failed."""
+"""When `make test` runs tests once more: only when pytest says that tests failed."""
 
 import os
 import subprocess
@@ -45,7 +45,9 @@ def made(folder: Path, codes: list[int], *words: str) -> tuple[int, list[str]]:
         ([0, 3], False),
         ([0, 4], False),  # wrong usage
         ([0, 137], False),
-        ([1], False),  # of those without processes none is run once more
+        ([1, 0, 0], True),
+        ([1, 1], False),
+        ([1, 0, 1, 0], True),
     ],
     ids=str,
 )
@@ -53,7 +55,10 @@ def test_only_tests_that_failed_run_once_more(tmp_path: Path, codes: list[int], 
     code, asked = made(tmp_path, [*codes, 0, 0], "RETRY=1")
     assert (code == 0) is ends_well
     assert len(asked) == len(codes)
-    assert ["--last-failed " in line for line in asked] == [number == 2 for number in range(len(codes))]
+    once_more = ["--last-failed " in line for line in asked]
+    assert once_more == [
+        number > 0 and codes[number - 1] == 1 and not once_more[number - 1] for number in range(len(codes))
+    ]
 
 
 def test_by_hand_nothing_runs_once_more(tmp_path: Path) -> None:
