@@ -92,9 +92,11 @@ class ChaosReport:
         lines += [f"refused: {name}: {reason}" for name, reason in sorted(self.refused.items())]
         lines += [f"not as it must be: {complaint}" for complaint in self.complaints]
         lost = f"{self.lost:,} of them are lost" if self.verdicts else f"not judged: {self.unjudged}"
-        lines.append(f"{self.acked:,} records were acknowledged, {lost}")
-        lines += [f"lost: {record}" for record in self.named]
         found = self.verdict.counts if self.verdict is not None else {}
+        weakly = found.get("lost_weakly_acked", 0)
+        allowed = f"; {weakly:,} acknowledged with acks=0 or 1 are gone (allowed)" if weakly else ""
+        lines.append(f"{self.acked:,} records were acknowledged, {lost}{allowed}")
+        lines += [f"lost: {record}" for record in self.named]
         lines += [
             f"{found[name]:,} {name}: {text}"
             for name, text in FORBIDDEN.items()

@@ -41,6 +41,17 @@ def test_lost_records_are_counted_and_shown_to_people_and_scripts() -> None:
     assert "LOST" in text
 
 
+def test_what_was_acknowledged_with_less_than_all_and_is_gone_is_said_beside_the_losses() -> None:
+    """Else 4,725 acknowledged, none lost and 4,724 served contradict each other."""
+    weak = Verdict(counts={"lost": 0, "lost_weakly_acked": 1}, samples={}, facts={"acked": 10})
+    found = ChaosReport(1, acked=10, verdicts={"a": GOOD, "b": weak})
+    assert (
+        "10 records were acknowledged, 0 of them are lost; 1 acknowledged with acks=0 or 1 are gone (allowed)"
+        in found.lines()
+    )
+    assert found.result is DrillResult.EXPECTED
+
+
 def test_the_menu_has_only_faults_that_there_are() -> None:
     assert MENU.keys() | OF_CONTROLLERS.keys() <= FAULTS.keys()
 
