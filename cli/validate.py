@@ -198,6 +198,8 @@ def _followed(options: "FollowOptions", metrics: str | None) -> "Verdict":
             row = step.samples[name][0]
             place = f"{row['topic']}-{row['partition']} offset {row['offset']}"
             click.echo(f"{name}: {count} more, first {place}: {row['detail']}", err=True)
+        facts = verdict.facts
+        progress.phase(f"Following: {facts['acked']:,} acknowledged, {facts['ok']:,} seen in their place")
         if metrics is not None:
             _write_whole(Path(metrics), verdict.as_prometheus(int(time.time())) + "\n")
 

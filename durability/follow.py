@@ -38,6 +38,8 @@ EARLY_RULES = (
 #: A micro-batch begins so often, if there is something new.
 TRIGGER = "1 second"
 _POLL_S = 0.2
+#: So long the micro-batch under way may take once the end has come.
+_LAST_STEP_S = 60.0
 
 #: Columns of what is read: lines of ledgers (`origin` 0), and records (1).
 _LINE_COLUMNS = (
@@ -246,7 +248,7 @@ def run(
     except SPARK_ERRORS as error:
         return inconclusive(f"Spark does not start on {options.master}: {reason_of(error)}")
     try:
-        on_phase("Following")
+        on_phase("Following: waiting for the first line of a ledger")
         return follow(spark, options, on_step, is_over)
     finally:
         stop_session(spark)
@@ -289,6 +291,7 @@ def follow(
         while query.isActive and not is_time():
             query.awaitTermination(_POLL_S)
         if query.isActive:
+            _finish_step(query, state)
             query.stop()
         elif query.exception() is not None:
             problem = reason_of(query.exception())
@@ -301,6 +304,16 @@ def follow(
     if verdict.inconclusive:
         return inconclusive(reason)
     return Verdict(verdict.counts, verdict.samples, verdict.facts, doubts=(*verdict.doubts, reason))
+
+
+def _finish_step(query: Any, state: "FollowState") -> None:
+    """What the micro-batch under way has read counts: the first of a cold Spark takes longest, and without it
+    nothing would be proved."""
+    finished, until = state.finished, time.monotonic() + _LAST_STEP_S
+    while query.isActive and query.status["isTriggerActive"] and state.finished == finished:
+        if time.monotonic() >= until:
+            return
+        query.awaitTermination(_POLL_S)
 
 
 def verdict_of(steps: Sequence[Step], topics: Sequence[str], acked_min: int) -> Verdict:
@@ -371,6 +384,8 @@ class FollowState:
 
     folder: Path
     _steps: dict[int, Step] = field(default_factory=dict)
+    #: micro-batches that this process has finished
+    finished: int = 0
 
     def steps(self) -> list[Step]:
         """All that were finished, those of earlier runs too, in order."""
@@ -389,6 +404,7 @@ class FollowState:
         path.with_suffix(".tmp").write_text(step.as_json(), encoding="utf-8")
         path.with_suffix(".tmp").replace(path)
         self._steps[batch] = step
+        self.finished += 1
         for name in ("open_sends", "open_log", "positions"):
             self._forget(name, batch - 1)
         return step

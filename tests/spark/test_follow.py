@@ -204,3 +204,23 @@ def test_ledgers_and_logs_are_followed_through_a_restart(spark: Any, tmp_path: P
     assert bad.exit_code == 4
     assert bad.samples["lost"][0]["pseq"] == 2
     assert bad.facts["sent"] == 5, "no line was read twice"
+
+
+def test_the_micro_batch_under_way_when_following_ends_counts(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a short run, whose only micro-batch is the first of a cold Spark, proves nothing."""
+    begun: list[int] = []
+    take = FollowState.take
+
+    def begin(self: FollowState, frame: Any, batch: int) -> Step:
+        begun.append(batch)
+        return take(self, frame, batch)
+
+    monkeypatch.setattr(FollowState, "take", begin)
+    monkeypatch.setattr("holdfast.durability.follow._LAST_STEP_S", 600.0)  # the machine may be busy
+    (tmp_path / "r.p.1.jsonl").write_text(lines(0, 1))
+    with PlantedLogs({("t", 0): log(0, 1)}) as node:
+        options = FollowOptions(str(tmp_path / "r.p.1.jsonl"), node.address, str(tmp_path / "state"))
+        verdict = follow(spark, options, is_over=until(lambda: bool(begun)))
+    assert (verdict.exit_code, verdict.facts["acked"]) == (0, 2), verdict.as_text()
