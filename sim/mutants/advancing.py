@@ -4,19 +4,17 @@ next write or the next look at followers makes good, and only time is lost.
 Owns wrong functions only; each docstring says which rule is gone.
 """
 
-from dataclasses import replace
 from typing import Any
 
 from holdfast.broker.core.broker import Broker
-from holdfast.broker.core.events import ConfigureLog, EndWithoutAnswer
 from holdfast.broker.core.registration.controller_link import ControllerLink
 from holdfast.broker.core.replicas import replica_manager
 from holdfast.broker.core.replicas.partition import Partition
 from holdfast.broker.core.replicas.replica_manager import ReplicaManager
 from holdfast.broker.core.requests import produce_path
-from holdfast.broker.core.requests.produce_path import TIMEOUT_MS_MAX, ProducePath
-from holdfast.protocol.errors import ErrorCode
-from holdfast.sim.mutants.mutant import Setting, mutant
+from holdfast.broker.core.requests.produce_path import ProducePath
+from holdfast.sim.mutants.mutant import Changes, Setting, mutant, replacing
+from holdfast.sim.mutants.source_patch import begin, patch
 
 #: followers are cut off and come back while there is load
 CUT_OFF = Setting(faults={"cut_followers": 3, "isolate_broker": 3, "kill_broker": 3, "kill_leader": 1})
@@ -48,85 +46,62 @@ BURSTS = Setting(
 )
 
 
-def _without_advancing(original: Any, replica_manager: Any, *given: Any) -> Any:
-    advance = ReplicaManager.advance
-    ReplicaManager.advance = lambda self, partition, now_ms: None  # type: ignore[method-assign]
-    try:
-        return original(*given)
-    finally:
-        ReplicaManager.advance = advance  # type: ignore[method-assign]
-
-
-@mutant(Broker, "_on_fetch", breaks="R52", by="R52", killed_by="R52@1")
-def fetches_move_no_high_watermark(
-    original: Any, self: Any, reply_to: Any, request: Any, now_ms: int
-) -> None:
+@mutant(breaks="R52", by="R52", killed_by="R52@1")
+def fetches_move_no_high_watermark() -> Changes:
     """What a follower's fetch proves is counted with the next write."""
-    _without_advancing(original, self._replica_manager, self, reply_to, request, now_ms)
+    return patch(Broker, "_on_fetch", "self._replica_manager.advance(partition, now_ms)", "pass")
 
 
-@mutant(ReplicaManager, "_leader_updated", breaks="R52", by="R52", setting=CUT_OFF, killed_by="R52@1")
-def granted_shrinks_move_no_high_watermark(original: Any, self: Any, partition: Any, now_ms: int) -> None:
+@mutant(breaks="R52", by="R52", setting=CUT_OFF, killed_by="R52@1")
+def granted_shrinks_move_no_high_watermark() -> Changes:
     """Who need not be waited for any more is waited for until the next write (KAFKA-15021)."""
-    _without_advancing(original, self, self, partition, now_ms)
+    return patch(ReplicaManager, "_leader_updated", "self.advance(partition, now_ms)", "pass")
 
 
-@mutant(ReplicaManager, "ceilings_stored", breaks="R52, R68", by="R52", setting=BURSTS, killed_by="R52@2")
-def raised_ceilings_move_no_high_watermark(original: Any, self: Any, event: Any, now_ms: int) -> None:
+@mutant(breaks="R52, R68", by="R52", setting=BURSTS, killed_by="R52@2")
+def raised_ceilings_move_no_high_watermark() -> Changes:
     """What a ceiling has held back on its leader is committed with the next write, or at the next look."""
-    _without_advancing(original, self, self, event, now_ms)
+    return patch(ReplicaManager, "ceilings_stored", "self.advance(partition, now_ms)", "pass")
 
 
-@mutant(Partition, "advance_high_watermark", breaks="F3, R50", by="F3", setting=OPEN, killed_by="F3@2")
-def goes_on_without_joiners(original: Any, self: Any, now_ms: int) -> Any:
+@mutant(breaks="F3, R50", by="F3", setting=OPEN, killed_by="F3@2")
+def goes_on_without_joiners() -> Changes:
     """Only the maximal ISR is waited for, not those who keep up and are about to join."""
-    acceptable, self._brokers.acceptable = self._brokers.acceptable, {}
-    try:
-        return original(self, now_ms)
-    finally:
-        self._brokers.acceptable = acceptable
+    return patch(Partition, "advance_high_watermark", "not progress.is_silent", "False")
 
 
-@mutant(Partition, "follower_fetched", breaks="R50", by="R50", setting=CUT_OFF, killed_by="R50@1")
-def lets_in_at_the_next_look(
-    original: Any,
-    self: Any,
-    replica_id: int,
-    broker_epoch: int,
-    fetch_offset: int,
-    flushed_offset: int,
-    now_ms: int,
-) -> Any:
+@mutant(breaks="R50", by="R50", setting=CUT_OFF, killed_by="R50@1")
+def lets_in_at_the_next_look() -> Changes:
     """A follower that has all is proposed when the leader looks at all of them, not when it fetches."""
-    leadership = self.leadership
-    proposal, leadership.proposal = leadership.proposal, leadership.proposal or object()
-    try:
-        return original(self, replica_id, broker_epoch, fetch_offset, flushed_offset, now_ms)
-    finally:
-        leadership.proposal = proposal
+    return patch(
+        Partition,
+        "follower_fetched",
+        "return self._maybe_expand(leadership, progress, now_ms)",
+        "return None",
+    )
 
 
-@mutant(Partition, "check_produce", breaks="F4, F5", by="F5", setting=CUT_OFF, killed_by="F5@1")
-def refuses_leader_acks_below_min_isr(original: Any, self: Any, required_acks: int) -> Any:
+@mutant(breaks="F4, F5", by="F5", setting=CUT_OFF, killed_by="F5@1")
+def refuses_leader_acks_below_min_isr() -> Changes:
     """Below min ISR writes with acks=1 are refused, too."""
-    if self.is_serving and required_acks == 1 and self.is_under_min_isr:
-        return ErrorCode.NOT_ENOUGH_REPLICAS
-    return original(self, required_acks)
+    return patch(
+        Partition, "check_produce", "required_acks == -1 and self", "required_acks in (-1, 1) and self"
+    )
 
 
-@mutant(ProducePath, "flushed", breaks="D6", by="D6", setting=EVERY_WRITE, killed_by="D6@1")
-def flushes_acknowledge_nothing(original: Any, self: Any, partition: Any, now_ms: int) -> Any:
+@mutant(breaks="D6", by="D6", setting=EVERY_WRITE, killed_by="D6@1")
+def flushes_acknowledge_nothing() -> Changes:
     """Who sends with acks=1 where every write is flushed waits until its time is over."""
-    return []
+    return begin(ProducePath, "flushed", "return []")
 
 
-@mutant(ProducePath, "request", breaks="A-18", by="A-18", setting=CUT_OFF, killed_by="A-18@1")
-def waits_for_as_long_as_there_is(original: Any, self: Any, reply_to: Any, request: Any, now_ms: int) -> Any:
+@mutant(breaks="A-18", by="A-18", setting=CUT_OFF, killed_by="A-18@1")
+def waits_for_as_long_as_there_is() -> Changes:
     """A write waits for ten minutes, also when its producer has asked for less."""
-    return original(self, reply_to, replace(request, timeout_ms=TIMEOUT_MS_MAX), now_ms)
+    return patch(ProducePath, "request", "min(request.timeout_ms, TIMEOUT_MS_MAX)", "TIMEOUT_MS_MAX")
 
 
-@mutant(ReplicaManager, "_retire", breaks="A-18, R27", by="A-18", setting=MOVING, killed_by="A-18@3")
+@replacing(ReplicaManager, "_retire", breaks="A-18, R27", by="A-18", setting=MOVING, killed_by="A-18@3")
 def writes_wait_for_what_has_gone(original: Any, self: Any, partition: Any) -> None:
     """A request that waits for a partition that has gone from here waits until its time is over."""
     state_changed = ProducePath.state_changed
@@ -137,65 +112,47 @@ def writes_wait_for_what_has_gone(original: Any, self: Any, partition: Any) -> N
         ProducePath.state_changed = state_changed  # type: ignore[method-assign]
 
 
-@mutant(ControllerLink, "requests", breaks="R22, R23", by="R25", killed_by="R25@1")
-def tells_of_more_than_it_has_applied(
-    original: Any,
-    self: Any,
-    metadata_offset: int,
-    now_ms: int,
-    offline: Any = (),
-    unreachable: Any = frozenset(),
-    online: Any = (),
-) -> Any:
+@mutant(breaks="R22, R23", by="R25", killed_by="R25@1")
+def tells_of_more_than_it_has_applied() -> Changes:
     """A heartbeat tells of metadata that was not applied yet."""
-    return original(self, metadata_offset + 50, now_ms, offline, unreachable, online)
+    return begin(ControllerLink, "requests", "metadata_offset += 50")
 
 
-@mutant(ReplicaManager, "_configure", breaks="D6, G-3", by="D6", setting=REFLUSHED, killed_by="D6@1")
-def counts_as_it_was_made(original: Any, self: Any, partition: Any, now_ms: int) -> None:
+@mutant(breaks="D6, G-3", by="D6", setting=REFLUSHED, killed_by="D6@1")
+def counts_as_it_was_made() -> Changes:
     """What counts, in the log or on its disk, is what was configured when the replica was made."""
-    counts, effects = partition.counts_flushed, len(self._effects)
-    original(self, partition, now_ms)
-    partition.counts_flushed = counts
-    del self._effects[effects : len(self._effects) - 1]
+    return (
+        patch(ReplicaManager, "_configure", "partition.counts_flushed = config.flush_messages == 1", "pass"),
+        patch(ReplicaManager, "_configure", "if partition.counts_flushed:", "if False:"),
+    )
 
 
-@mutant(ReplicaManager, "_configure", breaks="D6", by="D6", setting=REFLUSHED, killed_by="D6@1")
-def logs_keep_their_first_settings(original: Any, self: Any, partition: Any, now_ms: int) -> None:
+@mutant(breaks="D6", by="D6", setting=REFLUSHED, killed_by="D6@1")
+def logs_keep_their_first_settings() -> Changes:
     """What is configured of a topic counts for logs that are opened after that."""
-    original(self, partition, now_ms)
-    self._effects[:] = [effect for effect in self._effects if type(effect) is not ConfigureLog]
+    return patch(ReplicaManager, "_configure", "self._effects.append(ConfigureLog(key, config))", "pass")
 
 
-@mutant(replica_manager, "log_config", breaks="D5", by="D6", killed_by="D6@1")
-def files_say_nothing_of_topics(original: Any, image: Any, topic_name: str, static: Any) -> Any:
+@mutant(breaks="D5", by="D6", killed_by="D6@1")
+def files_say_nothing_of_topics() -> Changes:
     """Where neither topic nor cluster say anything the default counts, not what the file says."""
-    return original(image, topic_name, {**static, "log.segment.bytes": 1 << 30})
+    return begin(replica_manager, "log_config", 'static = {**static, "log.segment.bytes": 1 << 30}')
 
 
-@mutant(produce_path, "_unanswered", breaks="F4, D12", by="F4", setting=UNANSWERED, killed_by="F4@1")
-def refusals_of_acks_zero_are_for_nobody(original: Any, context: Any) -> Any:
+@mutant(breaks="F4, D12", by="F4", setting=UNANSWERED, killed_by="F4@1")
+def refusals_of_acks_zero_are_for_nobody() -> Changes:
     """A write with acks=0 that is refused ends like one that was taken."""
-    return EndWithoutAnswer(context.reply_to)
+    return begin(produce_path, "_unanswered", "return EndWithoutAnswer(context.reply_to)")
 
 
-def _without_looking(original: Any, *given: Any) -> None:
-    retry_expand = Partition.retry_expand
-    Partition.retry_expand = lambda self, now_ms: None  # type: ignore[method-assign]
-    try:
-        original(*given)
-    finally:
-        Partition.retry_expand = retry_expand  # type: ignore[method-assign]
-
-
-@mutant(ReplicaManager, "_brokers_changed", breaks="R50", by="R50", setting=QUIET, killed_by="R50@1")
-def unfenced_wait_for_the_next_look(original: Any, self: Any, broker_ids: Any, now_ms: int) -> None:
+@mutant(breaks="R50", by="R50", setting=QUIET, killed_by="R50@1")
+def unfenced_wait_for_the_next_look() -> Changes:
     """A follower that was complete when its broker was unfenced is let in at the next look (15 s), or with
     the next write."""
-    _without_looking(original, self, broker_ids, now_ms)
+    return patch(ReplicaManager, "_brokers_changed", "partition.retry_expand(now_ms)", "None")
 
 
-@mutant(ReplicaManager, "_leader_updated", breaks="R50", by="R50", setting=QUIET, killed_by="R50@3")
-def one_joiner_a_look(original: Any, self: Any, partition: Any, now_ms: int) -> None:
+@mutant(breaks="R50", by="R50", setting=QUIET, killed_by="R50@3")
+def one_joiner_a_look() -> Changes:
     """Who could not be proposed since another proposal was open waits for the next look, or write."""
-    _without_looking(original, self, partition, now_ms)
+    return patch(ReplicaManager, "_leader_updated", "partition.retry_expand(now_ms)", "None")

@@ -3,7 +3,6 @@
 Owns wrong functions only; each docstring says which rule is gone.
 """
 
-from dataclasses import replace
 from typing import Any
 
 from holdfast.broker.core.requests import produce_path
@@ -13,9 +12,9 @@ from holdfast.broker.core.requests.produce_path import ProducePath
 from holdfast.broker.server import BrokerServer
 from holdfast.controller.core.brokers.cluster_control import ClusterControl
 from holdfast.controller.server import ControllerServer
-from holdfast.metadata.questions import QUESTION_APIS
 from holdfast.protocol.errors import ErrorCode
-from holdfast.sim.mutants.mutant import Patch, Setting, mutant
+from holdfast.sim.mutants.mutant import Changes, Patch, Setting, mutant, replacing
+from holdfast.sim.mutants.source_patch import begin, patch
 
 #: leaders change while consumers read
 ELECTIONS = Setting(
@@ -59,20 +58,24 @@ BROKERS_ASKED = Setting(
 )
 
 
-@mutant(ControllerServer, "_question", breaks="R113", by="R113", setting=ASKED_ALONE, killed_by="R113@1")
-def answers_before_it_knows(original: Any, self: Any, exchange: Any) -> Any:
+@mutant(breaks="R113", by="R113", setting=ASKED_ALONE, killed_by="R113@1")
+def answers_before_it_knows() -> Changes:
     """A controller that has just begun answers questions from an image that is empty, or half read."""
-    self._receive(exchange)
+    return begin(ControllerServer, "_question", "return self._receive(exchange)")
 
 
-@mutant(BrokerServer, "_is_refused", breaks="R113", by="R113", setting=BROKERS_ASKED, killed_by="R113@1")
-def brokers_answer_before_they_know(original: Any, self: Any, exchange: Any) -> Any:
+@mutant(breaks="R113", by="R113", setting=BROKERS_ASKED, killed_by="R113@1")
+def brokers_answer_before_they_know() -> Changes:
     """A broker that has just begun answers questions from an image that is empty, or half read."""
-    is_question = exchange.api_key in QUESTION_APIS and not self.pump.is_ended
-    return False if is_question else original(self, exchange)
+    return patch(
+        BrokerServer,
+        "_is_refused",
+        "self.core.has_roles and",
+        "(self.core.has_roles or exchange.api_key in QUESTION_APIS) and",
+    )
 
 
-@mutant(BrokerServer, "_question", breaks="R113", by="R113", setting=BROKERS_ASKED, killed_by="R113@3")
+@replacing(BrokerServer, "_question", breaks="R113", by="R113", setting=BROKERS_ASKED, killed_by="R113@3")
 def brokers_tell_of_what_was(original: Any, self: Any, exchange: Any) -> Any:
     """A broker answers now and then from the metadata that it had when it was first asked."""
     replica_manager, kept = self.core._replica_manager, vars(self.core)
@@ -85,60 +88,46 @@ def brokers_tell_of_what_was(original: Any, self: Any, exchange: Any) -> Any:
     replica_manager.image = now
 
 
-@mutant(
-    produce_path,
-    "_reached",
-    breaks="D6",
-    by="D6",
-    setting=Setting(shape={"every_write": True}),
-    killed_by="D6@1",
-)
-def acknowledges_acks_one_at_append(original: Any, partition: Any, acks: Any) -> Any:
+@mutant(breaks="D6", by="D6", setting=Setting(shape={"every_write": True}), killed_by="D6@1")
+def acknowledges_acks_one_at_append() -> Changes:
     """With every write flushed, acks=1 is answered from the page cache."""
-    return partition.log.log_end_offset if acks == 1 else original(partition, acks)
+    return patch(produce_path, "_reached", "return partition.position", "return partition.log.log_end_offset")
 
 
-@mutant(FetchPath, "list_offsets", breaks="A-6, F6", by="A-6", setting=ELECTIONS, killed_by="A-6@1")
-def tells_latest_too_early(original: Any, self: Any, reply_to: Any, request: Any) -> Any:
+@mutant(breaks="A-6, F6", by="A-6", setting=ELECTIONS, killed_by="A-6@1")
+def tells_latest_too_early() -> Changes:
     """The latest offset is told although the high watermark may lag behind what the last leader showed."""
-    answer = original(self, reply_to, request)
-
-    def told(row: Any) -> Any:
-        if row.error_code != ErrorCode.OFFSET_NOT_AVAILABLE:
-            return row
-        partition = self._partitions[row.topic_id, row.partition_index]
-        return row._replace(error_code=ErrorCode.NONE, offset=partition.high_watermark)
-
-    return replace(answer, rows=tuple(told(row) for row in answer.rows))
+    return patch(FetchPath, "list_offsets", "partition.visible_high_watermark", "partition.high_watermark")
 
 
-@mutant(FetchPath, "_epoch_row", breaks="R80", by="A-6", setting=ELECTIONS, killed_by="A-6@1")
-def tells_log_end_as_end_of_epochs(original: Any, self: Any, asked: Any) -> Any:
+@mutant(breaks="R80", by="A-6", setting=ELECTIONS, killed_by="A-6@1")
+def tells_log_end_as_end_of_epochs() -> Changes:
     """Each epoch that is asked for ends at the log's end."""
-    row = original(self, asked)
-    if row.end_offset < 0:
-        return row
-    partition = self._partitions[asked.topic_id, asked.partition_index]
-    return replace(row, end_offset=partition.log.log_end_offset)
+    return patch(
+        FetchPath,
+        "_epoch_row",
+        "code, epoch, end_offset)",
+        "code, epoch, end_offset if found is None else partition.log.log_end_offset)",
+    )
 
 
-@mutant(FetchPath, "high_watermark_moved", breaks="R55", by="R80", killed_by="R80@1")
-def consumers_wait_out_their_time(original: Any, self: Any, partition: Any, now_ms: Any) -> Any:
+@mutant(breaks="R55", by="R80", killed_by="R80@1")
+def consumers_wait_out_their_time() -> Changes:
     """A higher high watermark wakes followers, and not the consumers that wait for it."""
-    self._sessions.high_watermark_moved(partition.key, partition.high_watermark, now_ms)
-    return []
+    return patch(FetchPath, "high_watermark_moved", "self._purgatory.waiting_for(key)", "()")
 
 
-@mutant(FollowerSessions, "log_grew", breaks="R80", by="R80", killed_by="R80@1")
-def followers_wait_out_their_time(original: Any, self: Any, key: Any, log_end_offset: Any) -> Any:
+@mutant(breaks="R80", by="R80", killed_by="R80@1")
+def followers_wait_out_their_time() -> Changes:
     """New records wake no follower that waits."""
+    return begin(FollowerSessions, "log_grew", "return")
 
 
 def _without_followers(original: Any, self: Any) -> Any:
     return self._purgatory.next_deadline_ms()
 
 
-@mutant(
+@replacing(
     FetchPath,
     "expire",
     breaks="A-18",
@@ -151,15 +140,13 @@ def followers_wait_for_ever(original: Any, self: Any, now_ms: Any) -> list[Any]:
     return [self._answer_consumer(one.reply_to, one.request) for one in self._purgatory.expire(now_ms)]
 
 
-@mutant(ClusterControl, "start", breaks="R26, R20", by="OwnBug L-1", setting=FAILOVERS, killed_by="OwnBug@2")
-def new_controllers_check_no_sessions(original: Any, self: Any, image: Any, now_ms: Any) -> Any:
+@mutant(breaks="R26, R20", by="OwnBug L-1", setting=FAILOVERS, killed_by="OwnBug@2")
+def new_controllers_check_no_sessions() -> Changes:
     """A controller that becomes active gives sessions to those only of whom it hears."""
-    original(self, image, now_ms)
-    self._sessions = {}
-    self._next_check_ms = None
+    return begin(ClusterControl, "start", "self._sessions, self._next_check_ms = {}, None\nreturn")
 
 
-@mutant(ProducePath, "expire", breaks="A-18, F5", by="A-18", setting=CUT_OFF, killed_by="A-18@9")
+@replacing(ProducePath, "expire", breaks="A-18, F5", by="A-18", setting=CUT_OFF, killed_by="A-18@9")
 def one_late_row_spoils_all(original: Any, self: Any, now_ms: int) -> list[Any]:
     """When one row of a request is late, those that had been acknowledged are told to be late, too."""
     effects: list[Any] = []
@@ -171,15 +158,13 @@ def one_late_row_spoils_all(original: Any, self: Any, now_ms: int) -> list[Any]:
     return effects
 
 
-@mutant(BrokerServer, "_read", breaks="R55", by="R55", setting=WANDERING, killed_by="R55@1")
-def large_batches_are_never_read(original: Any, self: Any, row: Any, left: int, *, is_first: bool) -> Any:
+@mutant(breaks="R55", by="R55", setting=WANDERING, killed_by="R55@1")
+def large_batches_are_never_read() -> Changes:
     """A consumer whose fetches are smaller than the next batch gets nothing, for ever."""
-    is_follower = row.log_end_offset >= 0
-    return original(self, row, left, is_first=is_first and is_follower)
+    return begin(BrokerServer, "_read", "is_first = is_first and row.log_end_offset >= 0")
 
 
-@mutant(FetchPath, "_answer_session", breaks="R80", by="R80", setting=TRICKLE, killed_by="R80@1")
-def rows_in_order_of_partitions(original: Any, self: Any, session: Any, now_ms: int) -> Any:
+@mutant(breaks="R80", by="R80", setting=TRICKLE, killed_by="R80@1")
+def rows_in_order_of_partitions() -> Changes:
     """What has no room in an answer comes behind what is due again by then: the last partition starves."""
-    session.due_rows = dict(sorted(session.due_rows.items()))
-    return original(self, session, now_ms)
+    return begin(FetchPath, "_answer_session", "session.due_rows = dict(sorted(session.due_rows.items()))")

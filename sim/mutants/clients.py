@@ -8,18 +8,16 @@ from typing import Any
 from holdfast.client.consumer import Consumer
 from holdfast.client.core import record_accumulator, sender
 from holdfast.client.core.batch import Batch
-from holdfast.client.core.errors import ClientError
 from holdfast.client.core.fetcher import Fetcher
-from holdfast.client.core.fetcher_effects import ResetPolicy
-from holdfast.client.core.outcomes import DeliveryOutcome, Reaction
+from holdfast.client.core.outcomes import DeliveryOutcome
 from holdfast.client.core.partition_fetch import PartitionFetch
 from holdfast.client.core.partition_queue import PartitionQueue
 from holdfast.client.core.record_accumulator import RecordAccumulator
 from holdfast.client.core.sender import Sender
 from holdfast.client.delivery import Delivery
 from holdfast.client.producer import Producer
-from holdfast.protocol.errors import ErrorCode
-from holdfast.sim.mutants.mutant import Setting, mutant
+from holdfast.sim.mutants.mutant import Changes, Setting, mutant, replacing
+from holdfast.sim.mutants.source_patch import begin, patch
 from holdfast.sim.mutants.storage import FLAPPING, RETRIES
 
 #: no broker answers for longer than a delivery may take
@@ -46,33 +44,19 @@ LOSING_PRODUCERS = Setting(
 )
 
 
-@mutant(
-    PartitionQueue,
-    "returned",
-    breaks="A-18",
-    by="L-5 unexpected doubled",
-    setting=SILENCE,
-    killed_by="L-5@2",
-)
-def takes_unknown_for_failed(original: Any, self: Any, batch: Any, attempt: int, *, refused: bool) -> Any:
+@mutant(breaks="A-18", by="L-5 unexpected doubled", setting=SILENCE, killed_by="L-5@2")
+def takes_unknown_for_failed() -> Changes:
     """An attempt whose effect is unknown counts as refused before the append."""
-    return original(self, batch, attempt, refused=True)
+    return patch(PartitionQueue, "returned", "if refused", "if True")
 
 
-@mutant(
-    record_accumulator,
-    "outcome_without_ack",
-    breaks="A-18",
-    by="unexpected",
-    setting=SILENCE,
-    killed_by="unexpected@3",
-)
-def takes_silence_for_failed(original: Any, unanswered_attempts: int) -> Any:
+@mutant(breaks="A-18", by="unexpected", setting=SILENCE, killed_by="unexpected@3")
+def takes_silence_for_failed() -> Changes:
     """A write without an answer counts as a definite failure."""
-    return DeliveryOutcome.FAIL
+    return begin(record_accumulator, "outcome_without_ack", "return DeliveryOutcome.FAIL")
 
 
-@mutant(Sender, "_unknown", breaks="F5", by="lost", setting=RETRIES, killed_by="reordered@1")
+@replacing(Sender, "_unknown", breaks="F5", by="lost", setting=RETRIES, killed_by="reordered@1")
 def takes_silence_for_stored(
     original: Any,
     self: Any,
@@ -91,115 +75,78 @@ def takes_silence_for_stored(
     self._accumulator.returned(queue, effects)
 
 
-@mutant(
-    PartitionQueue,
-    "__init__",
-    breaks="D12, R90",
-    by="doubled reordered",
-    setting=RETRIES,
-    killed_by="doubled@2",
-)
-def never_idempotent(
-    original: Any,
-    self: Any,
-    topic: str,
-    partition: int,
-    *,
-    idempotent: bool,
-    in_flight_max: int = 5,
-    batch_size_bytes: int = 0,
-) -> Any:
+@mutant(breaks="D12, R90", by="doubled reordered", setting=RETRIES, killed_by="doubled@2")
+def never_idempotent() -> Changes:
     """No batch carries a producer id."""
-    original(
-        self,
-        topic,
-        partition,
-        idempotent=False,
-        in_flight_max=in_flight_max,
-        batch_size_bytes=batch_size_bytes,
-    )
+    return begin(PartitionQueue, "__init__", "idempotent = False")
 
 
 @mutant(
-    PartitionQueue,
-    "settle",
     breaks="R93",
     by="doubled",
     setting=LOSING_PRODUCERS,
     masked="a new leader gets one batch at a time, so nothing that may be stored is behind a gap; the pair "
     "is proof-outlives-leaders (seed 1: doubled)",
 )
-def repeats_unknown_under_new_epoch(original: Any, self: Any) -> Any:
+def repeats_unknown_under_new_epoch() -> Changes:
     """After a gap, batches that may be stored are sent again under the next epoch."""
-    for batch in self.sent:
-        batch.unanswered = 0
-    return original(self)
+    return begin(PartitionQueue, "settle", "for batch in self.sent:\n    batch.unanswered = 0")
 
 
-@mutant(Batch, "seal", breaks="R90, R91", by="lost doubled reordered", setting=RETRIES, killed_by="lost@1")
-def all_batches_have_one_sequence(original: Any, self: Any, identity: Any, base_sequence: int) -> Any:
+@mutant(breaks="R90, R91", by="lost doubled reordered", setting=RETRIES, killed_by="lost@1")
+def all_batches_have_one_sequence() -> Changes:
     """Every batch has sequence 0."""
-    return original(self, identity, min(base_sequence, 0))
+    return begin(Batch, "seal", "base_sequence = min(base_sequence, 0)")
 
 
 @mutant(
-    PartitionQueue,
-    "next_batch",
     breaks="R93",
     by="reordered doubled",
     setting=FLAPPING,
     masked="a log that forgot no producer refuses one that does not begin at 0 (R93); the pair is "
     "producers-begin-anywhere",
 )
-def fills_pipeline_before_proof(
-    original: Any, self: Any, now_ms: int, identity: Any, leader_epoch: int
-) -> Any:
+def fills_pipeline_before_proof() -> Changes:
     """A new epoch of the producer has five batches in flight before the first is acknowledged."""
-    self._proven = True
-    return original(self, now_ms, identity, leader_epoch)
+    return begin(PartitionQueue, "next_batch", "self._proven = True")
 
 
 @mutant(
-    PartitionQueue,
-    "next_batch",
     breaks="R93, R95",
     by="reordered doubled",
     setting=LOSING_PRODUCERS,
     gap="a leader that does not know the producer refuses its first batch for another reason, and not the "
     "second: a unit test of the producer has that order",
 )
-def proof_outlives_leaders(original: Any, self: Any, now_ms: int, identity: Any, leader_epoch: int) -> Any:
+def proof_outlives_leaders() -> Changes:
     """A leader of which nothing is known yet gets five batches at once."""
-    self._leader_epoch = leader_epoch
-    return original(self, now_ms, identity, leader_epoch)
+    return begin(PartitionQueue, "next_batch", "self._leader_epoch = leader_epoch")
 
 
 @mutant(
-    PartitionQueue,
-    "gave_up",
     breaks="R92, R93",
     by="lost reordered",
     setting=SILENCE,
     masked="the log refuses the gap (R92), and what follows from that refusal begins a new epoch",
 )
-def keeps_epoch_after_giving_up(original: Any, self: Any, batch: Any) -> Any:
+def keeps_epoch_after_giving_up() -> Changes:
     """A batch that was given up leaves a gap in the sequences, and the epoch goes on."""
-    original(self, batch)
-    self.retired = False
+    return patch(PartitionQueue, "gave_up", "self.retired = self.idempotent", "self.retired = False")
 
 
-@mutant(Fetcher, "_keep", breaks="rules 9, 10", by="skipped OwnBug", setting=RETRIES, killed_by="skipped@2")
-def consumer_does_not_move(
-    original: Any, self: Any, part: Any, header: Any, data: Any, high_watermark: int
-) -> Any:
+@mutant(breaks="rules 9, 10", by="skipped OwnBug", setting=RETRIES, killed_by="skipped@2")
+def consumer_does_not_move() -> Changes:
     """A consumer asks again for the batch with which the epoch of another leader begins."""
-    offset, epoch = part.fetch_offset, part.fetch_epoch
-    original(self, part, header, data, high_watermark)
-    if 0 <= epoch < header.leader_epoch:
-        part.fetch_offset = offset
+    return patch(
+        Fetcher,
+        "_keep",
+        "part.fetch_offset = header.next_offset",
+        "if not 0 <= part.fetch_epoch < header.leader_epoch:\n"
+        "            part.fetch_offset = header.next_offset",
+    )
 
 
-@mutant(Fetcher, "_keep", breaks="rules 9, 10", by="skipped unseen", setting=RETRIES, killed_by="L-6@1")
+@replacing(Fetcher, "_keep", breaks="rules 9, 10", by="skipped unseen", setting=RETRIES, killed_by="L-6@1")
 def consumer_skips_batches(
     original: Any, self: Any, part: Any, header: Any, data: Any, high_watermark: int
 ) -> Any:
@@ -224,41 +171,44 @@ SEEKING = Setting(
 )
 
 
-@mutant(Fetcher, "answered", breaks="rules 9, 10", by="astray", setting=SEEKING, killed_by="astray@1")
-def late_fetches_count(original: Any, self: Any, request_id: Any, response: Any, now_ms: Any) -> Any:
+@mutant(breaks="rules 9, 10", by="astray", setting=SEEKING, killed_by="astray@1")
+def late_fetches_count() -> Changes:
     """An answer counts though the reader has gone elsewhere since it asked."""
-    for part in self._requests[request_id].parts:
-        if part.lookup is None and part.position is not None:
-            part.request_id = request_id
-    return original(self, request_id, response, now_ms)
+    return patch(
+        Fetcher,
+        "answered",
+        "part.request_id != request_id",
+        "part.lookup is not None or part.position is None",
+    )
 
 
-@mutant(Fetcher, "found", breaks="rules 9, 10", by="astray", setting=SEEKING, killed_by="astray@2")
-def late_lookups_count(original: Any, self: Any, request_id: Any, offsets: Any) -> None:
+@mutant(breaks="rules 9, 10", by="astray", setting=SEEKING, killed_by="astray@2")
+def late_lookups_count() -> Changes:
     """So does an offset that was looked up."""
-    for topic_partition in offsets:
-        part = self._parts.get(topic_partition)
-        if part is not None:
-            part.request_id = request_id
-    original(self, request_id, offsets)
+    return patch(Fetcher, "found", " and part.request_id == request_id", "")
 
 
-@mutant(Consumer, "_forget_decoded", breaks="rules 9, 10", by="astray", setting=SEEKING, killed_by="astray@2")
-def seeks_keep_what_is_decoded(original: Any, self: Any, partition: Any) -> None:
+@mutant(breaks="rules 9, 10", by="astray", setting=SEEKING, killed_by="astray@2")
+def seeks_keep_what_is_decoded() -> Changes:
     """Records that were decoded before a seek are given out behind it."""
+    return begin(Consumer, "_forget_decoded", "return")
 
 
-@mutant(Fetcher, "_reset", breaks="rule 9", by="astray", setting=SEEKING, killed_by="astray@1")
-def ends_are_beginnings(original: Any, self: Any, part: Any, policy: Any) -> None:
+@mutant(breaks="rule 9", by="astray", setting=SEEKING, killed_by="astray@1")
+def ends_are_beginnings() -> Changes:
     """Who asks for the end begins anew."""
-    original(self, part, ResetPolicy.EARLIEST if policy is ResetPolicy.LATEST else policy)
+    return patch(Fetcher, "_reset", " if policy is ResetPolicy.EARLIEST else LATEST_TIMESTAMP", "")
 
 
-@mutant(Sender, "open_batch", breaks="L-5", by="late L-5", setting=SILENCE, killed_by="late@3")
-def gives_up_late(original: Any, self: Any, queue: Any, now_ms: Any) -> None:
+@mutant(breaks="L-5", by="late L-5", setting=SILENCE, killed_by="late@3")
+def gives_up_late() -> Changes:
     """A batch that no broker takes is given up three seconds after its delivery time is over."""
-    original(self, queue, now_ms)
-    queue.open.deadline_ms += 3_000
+    return patch(
+        Sender,
+        "open_batch",
+        "batch = self._accumulator.open_batch(queue, now_ms)",
+        "batch = self._accumulator.open_batch(queue, now_ms)\n        batch.deadline_ms += 3_000",
+    )
 
 
 #: min ISR is missed for long
@@ -271,19 +221,16 @@ ANOTHER_PAST = Setting(
 )
 
 
-@mutant(sender, "reaction_to", breaks="L-5", by="impatient", setting=TOO_FEW, killed_by="impatient@1")
-def gives_up_at_once(original: Any, code: Any) -> Any:
+@mutant(breaks="L-5", by="impatient", setting=TOO_FEW, killed_by="impatient@1")
+def gives_up_at_once() -> Changes:
     """A producer gives a write up for which too few replicas are in sync now."""
-    return Reaction.HOPELESS if code is ErrorCode.NOT_ENOUGH_REPLICAS else original(code)
+    return begin(sender, "reaction_to", "if code is ErrorCode.NOT_ENOUGH_REPLICAS: return Reaction.HOPELESS")
 
 
-@mutant(Batch, "seal", breaks="R93, D12", by="misjudged", setting=RETRIES, killed_by="misjudged@2")
-def new_epochs_keep_the_crc(original: Any, self: Any, identity: Any, base_sequence: int) -> None:
+@mutant(breaks="R93, D12", by="misjudged", setting=RETRIES, killed_by="misjudged@2")
+def new_epochs_keep_the_crc() -> Changes:
     """A batch that gets another epoch and sequence keeps the crc that it had: no broker ever takes it."""
-    crc = None if self.payload is None else bytes(self.payload[17:21])
-    original(self, identity, base_sequence)
-    if crc is not None:
-        self.payload[17:21] = crc
+    return patch(Batch, "seal", "_CRC.pack_into(self.payload, _CRC_POSITION, crc)", "pass")
 
 
 #: readers fall behind what is deleted
@@ -295,106 +242,59 @@ LEFT_BEHIND = Setting(
 )
 
 
-@mutant(
-    Fetcher,
-    "_reset_out_of_range",
-    breaks="rules 9, 10, R83",
-    by="rule",
-    setting=LEFT_BEHIND,
-    killed_by="rule@1",
-)
-def goes_to_the_end_when_something_was_deleted(
-    original: Any, self: Any, part: Any, log_start_offset: int
-) -> None:
+@mutant(breaks="rules 9, 10, R83", by="rule", setting=LEFT_BEHIND, killed_by="rule@1")
+def goes_to_the_end_when_something_was_deleted() -> Changes:
     """A consumer that is to go on at the beginning of what is left goes on at its end."""
-    self._reset(part, ResetPolicy.LATEST)
+    return begin(Fetcher, "_reset_out_of_range", "return self._reset(part, ResetPolicy.LATEST)")
 
 
-@mutant(Sender, "_unknown", breaks="L-5, D9", by="L-5", setting=SILENCE, killed_by="L-5@1")
-def nobody_looks_again_after_silence(
-    original: Any,
-    self: Any,
-    queue: Any,
-    batch: Any,
-    attempt: int,
-    now_ms: int,
-    effects: Any,
-    text: str,
-) -> None:
+@mutant(breaks="L-5, D9", by="L-5", setting=SILENCE, killed_by="L-5@1")
+def nobody_looks_again_after_silence() -> Changes:
     """A batch whose request got no answer is sent again when the next record comes, whenever that is."""
-    if queue.returned(batch, attempt, refused=False):
-        batch.error, batch.error_text = ErrorCode.NETWORK_EXCEPTION, text
+    return patch(Sender, "_unknown", "self._trouble(", "return\n        self._trouble(")
 
 
-@mutant(RecordAccumulator, "finish", breaks="L-5", by="L-5", setting=SILENCE, killed_by="L-5@1")
-def bytes_of_failures_stay_in_the_buffer(
-    original: Any,
-    self: Any,
-    batch: Any,
-    outcome: Any,
-    effects: Any,
-    error: Any = None,
-    error_text: str = "",
-    *,
-    base_offset: int = -1,
-    leader_epoch: int = -1,
-) -> None:
+@mutant(breaks="L-5", by="L-5", setting=SILENCE, killed_by="L-5@1")
+def bytes_of_failures_stay_in_the_buffer() -> Changes:
     """What was given up counts as buffered for ever: after 32 MiB of it the producer may not send."""
-    kept = self.buffered_bytes
-    original(
-        self, batch, outcome, effects, error, error_text, base_offset=base_offset, leader_epoch=leader_epoch
+    return patch(
+        RecordAccumulator,
+        "finish",
+        "self.buffered_bytes -=",
+        "if outcome in (DeliveryOutcome.OK, DeliveryOutcome.OK1):\n            self.buffered_bytes -=",
     )
-    if outcome not in (DeliveryOutcome.OK, DeliveryOutcome.OK1):
-        self.buffered_bytes = kept
 
 
-@mutant(Delivery, "result", breaks="rule 2, F5", by="misled", setting=RETRIES, killed_by="misled@1")
-def deliveries_tell_where_their_batch_begins(original: Any, self: Any) -> Any:
+@mutant(breaks="rule 2, F5", by="misled", setting=RETRIES, killed_by="misled@1")
+def deliveries_tell_where_their_batch_begins() -> Changes:
     """Every record of a batch is told the offset of the first one."""
-    told = original(self)
-    return told._replace(offset=self._batch.base_offset)
+    return patch(Delivery, "result", "batch.base_offset + self._index", "batch.base_offset")
 
 
-@mutant(
-    PartitionFetch, "fetch_epoch", breaks="R81, R88", by="mended", setting=ANOTHER_PAST, killed_by="mended@9"
-)
-def reads_on_in_any_past(original: Any, self: Any) -> int:
+@mutant(breaks="R81, R88", by="mended", setting=ANOTHER_PAST, killed_by="mended@9")
+def reads_on_in_any_past() -> Changes:
     """A consumer does not say of which epoch it has read last, so no broker tells it that this is gone."""
-    return -1
+    return begin(PartitionFetch, "fetch_epoch", "return -1")
 
 
 @mutant(
-    PartitionFetch,
-    "end_of_epoch",
     breaks="R81, R88",
     by="mended",
     setting=ANOTHER_PAST,
     gap="a consumer must have read in two later epochs than the one whose log is elected",
 )
-def believes_the_end_it_is_told(original: Any, self: Any, epoch: int) -> int:
+def believes_the_end_it_is_told() -> Changes:
     """A consumer that is told where logs part looks at the leader's end only, not at what it has read."""
-    end: int = self.fetch_offset + 1_000_000
-    return end
+    return begin(PartitionFetch, "end_of_epoch", "return self.fetch_offset + 1_000_000")
 
 
-@mutant(Fetcher, "_refused", breaks="R55, D9", by="troubled", setting=SILENCE, killed_by="troubled@1")
-def tells_of_every_trouble(
-    original: Any,
-    self: Any,
-    part: Any,
-    code: Any,
-    now_ms: int,
-    effects: Any,
-    log_start_offset: int = -1,
-) -> None:
+@mutant(breaks="R55, D9", by="troubled", setting=SILENCE, killed_by="troubled@1")
+def tells_of_every_trouble() -> Changes:
     """A consumer tells its application of errors that another question would mend."""
-    if code.is_retriable:
-        part.error = ClientError(f"{part.topic_partition}: {code.name}", code)
-        return
-    original(self, part, code, now_ms, effects, log_start_offset)
+    return patch(Fetcher, "_refused", "not code.is_retriable", "True")
 
 
-@mutant(Producer, "_answered", breaks="D9", by="OwnBug", killed_by="OwnBug@1")
+@replacing(Producer, "_answered", breaks="D9", by="OwnBug", killed_by="OwnBug@1")
 def fails_behind_each_answer(original: Any, self: Any, effect: Any, answer: Any) -> None:
     """A callback of the producer raises; what it was there for is done."""
     original(self, effect, answer)

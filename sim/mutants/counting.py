@@ -3,13 +3,10 @@
 Owns wrong functions only; each docstring says which rule is gone.
 """
 
-from dataclasses import replace
-from typing import Any
-
 from holdfast.broker.core.requests.producer_ids import ProducerIds
 from holdfast.broker.core.requests.purgatory import ProducePurgatory
-from holdfast.protocol.errors import ErrorCode
-from holdfast.sim.mutants.mutant import Setting, mutant
+from holdfast.sim.mutants.mutant import Changes, Setting, mutant
+from holdfast.sim.mutants.source_patch import patch
 
 #: followers are cut off and come back while there is load
 CUT_OFF = Setting(
@@ -18,16 +15,13 @@ CUT_OFF = Setting(
 )
 
 
-@mutant(ProducePurgatory, "finish", breaks="A-18, F5", by="A-18", setting=CUT_OFF, killed_by="A-18@1")
-def writes_stay_counted(original: Any, self: Any, delayed: Any) -> None:
+@mutant(breaks="A-18, F5", by="A-18", setting=CUT_OFF, killed_by="A-18@1")
+def writes_stay_counted() -> Changes:
     """A write that has waited counts as one that waits for ever: after 20 000 the broker takes no more."""
-    original(self, delayed)
-    self.size += 1
+    return patch(ProducePurgatory, "finish", "self.size -= 1", "pass")
 
 
-@mutant(ProducerIds, "allocated", breaks="D12", by="D12", killed_by="D12@1")
-def blocks_of_ids_overlap(original: Any, self: Any, response: Any) -> Any:
+@mutant(breaks="D12", by="D12", killed_by="D12@1")
+def blocks_of_ids_overlap() -> Changes:
     """The end of a block of ids is inclusive: its last id is the first one of another broker's."""
-    if response.error_code == ErrorCode.NONE:
-        response = replace(response, producer_id_length=response.producer_id_length + 1)
-    return original(self, response)
+    return patch(ProducerIds, "allocated", "response.producer_id_length", "response.producer_id_length + 1")

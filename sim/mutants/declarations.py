@@ -1,4 +1,5 @@
-"""Writes into the declarations of mutants what kills them: `killed_by="PROPERTY@SEED"` of `@mutant(...)`.
+"""Writes into the declarations of mutants what kills them: `killed_by="PROPERTY@SEED"` of `@mutant(...)`
+and `@replacing(...)`.
 
 Owns that one argument in the source files of this folder. Plays nothing.
 """
@@ -9,6 +10,8 @@ from pathlib import Path
 
 #: the argument that is written
 _ARGUMENT = "killed_by"
+#: the decorators of `sim.mutants.mutant` that have it
+_DECLARE = ("mutant", "replacing")
 
 
 def declare(kills: Mapping[str, str], folder: Path) -> list[Path]:
@@ -63,7 +66,7 @@ def _is_declaration(decorator: ast.expr) -> bool:
     return (
         isinstance(decorator, ast.Call)
         and isinstance(decorator.func, ast.Name)
-        and decorator.func.id == "mutant"
+        and decorator.func.id in _DECLARE
     )
 
 

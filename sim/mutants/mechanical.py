@@ -64,7 +64,7 @@ def modules(packages: tuple[str, ...] = PACKAGES) -> list[str]:
 def changes_of(module: str) -> list[SourceChange]:
     """Every change that can be made to a module, in the order of its text."""
     rewriter = _Rewriter(module, None)
-    rewriter.visit(_tree(import_module(module)))
+    rewriter.visit(ast.parse(source_of(module)))
     return rewriter.changes
 
 
@@ -77,7 +77,7 @@ def path_of(module: str) -> str:
 def applied(change: SourceChange) -> Iterator[None]:
     """Wrong inside, right again afterwards. Raises: NotExchangeable."""
     module = import_module(change.module)
-    tree = _tree(module)
+    tree = ast.parse(source_of(change.module))
     rewriter = _Rewriter(change.module, change.number)
     rewriter.visit(tree)
     assert rewriter.changes[change.number] == change, f"the code has changed: {change}"
@@ -86,7 +86,7 @@ def applied(change: SourceChange) -> Iterator[None]:
     wrong = next(
         (
             code
-            for code in _codes(compiled)
+            for code in codes(compiled)
             if code.co_qualname == change.function and code.co_firstlineno == original.co_firstlineno
         ),
         None,
@@ -101,19 +101,28 @@ def applied(change: SourceChange) -> Iterator[None]:
 
 
 @cache
-def _source(module: ModuleType) -> str:
-    return inspect.getsource(module)
+def source_of(module: str) -> str:
+    """Its text."""
+    return inspect.getsource(import_module(module))
 
 
-def _tree(module: ModuleType) -> ast.Module:
-    return ast.parse(_source(module))
-
-
-def _codes(code: CodeType) -> Iterator[CodeType]:
+def codes(code: CodeType) -> Iterator[CodeType]:
+    """All code inside compiled code, outer before inner."""
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
             yield constant
-            yield from _codes(constant)
+            yield from codes(constant)
+
+
+def plain(found: Any) -> Any:
+    """What a name of a class or module stands for, without its wrappers; of a property the getter."""
+    if isinstance(found, property):
+        found = found.fget
+    elif isinstance(found, (staticmethod, classmethod)):
+        found = found.__func__
+    elif isinstance(found, cached_property):
+        found = found.func
+    return inspect.unwrap(found) if callable(found) else found
 
 
 def _function(module: ModuleType, name: str, line: int) -> tuple[FunctionType, CodeType]:
@@ -130,11 +139,7 @@ def _function(module: ModuleType, name: str, line: int) -> tuple[FunctionType, C
             key=lambda part: part.__code__.co_firstlineno,
             default=None,
         )
-    elif isinstance(found, (staticmethod, classmethod)):
-        found = found.__func__
-    elif isinstance(found, cached_property):
-        found = found.func
-    found = inspect.unwrap(found) if callable(found) else found
+    found = plain(found)
     if not inspect.isfunction(found) or found.__module__ != module.__name__:
         raise NotExchangeable(name)
     return found, found.__code__

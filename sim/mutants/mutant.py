@@ -1,8 +1,9 @@
-"""What a mutant is: functions of production code replaced by wrong ones for the time of a run, and put back.
+"""What a mutant is: production code with other text in it for the time of a run, and put back.
 
-Owns the patching and the registry. Production code knows nothing of it. What is replaced must exist, in the
-very class or module named and with the very same parameters: a refactoring that makes a mutant void is an
-error, not a mutant that survives.
+Owns the declarations and the registry. Production code knows nothing of it. What a patch of text cannot say
+is a function that takes the place of another. The text that is changed, or the function that is replaced,
+must exist, the latter with the very same parameters: a refactoring that makes a mutant void is an error, not
+a mutant that survives.
 """
 
 import inspect
@@ -10,13 +11,17 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import wraps
-from typing import Any
+from typing import Any, TypeAlias
 
 from holdfast.sim.campaign.run_spec import RunSpec, RunTemplate
 from holdfast.sim.faults.names import FAULT_NAMES
+from holdfast.sim.mutants.source_patch import SourcePatch, patched
 
 #: takes the original function and then the original's own parameters
 Wrong = Callable[..., Any]
+#: what a declaration returns
+Changes: TypeAlias = "Patch | SourcePatch | tuple[Patch | SourcePatch, ...]"
+Patches = Callable[[], Changes]
 
 #: enough for most; a healthy run of it takes half a second
 SECONDS = 15.0
@@ -24,7 +29,7 @@ SECONDS = 15.0
 
 @dataclass(frozen=True, slots=True)
 class Patch:
-    """One function or value that is replaced."""
+    """One function or value that is replaced as a whole."""
 
     #: the class or module in whose own namespace the name stands
     owner: Any
@@ -129,7 +134,7 @@ class Mutant:
     breaks: str
     #: properties and rules of which one should notice
     by: tuple[str, ...]
-    patches: tuple[Patch, ...]
+    patches: tuple[Patch | SourcePatch, ...]
     setting: Setting = ANYWHERE
     #: part of the code
     part: str = ""
@@ -158,14 +163,16 @@ class Mutant:
         """Wrong inside, right again afterwards."""
         done: list[tuple[Patch, Any]] = []
         try:
-            for patch in self.patches:
-                original, wrong = patch.replacement()
-                setattr(patch.owner, patch.name, wrong)
-                done.append((patch, original))
-            yield
+            for one in self.patches:
+                if isinstance(one, Patch):
+                    original, wrong = one.replacement()
+                    setattr(one.owner, one.name, wrong)
+                    done.append((one, original))
+            with patched(one for one in self.patches if isinstance(one, SourcePatch)):
+                yield
         finally:
-            for patch, original in reversed(done):
-                setattr(patch.owner, patch.name, original)
+            for replaced, original in reversed(done):
+                setattr(replaced.owner, replaced.name, original)
 
 
 #: by name, in the order of the modules that define them
@@ -173,6 +180,24 @@ MUTANTS: dict[str, Mutant] = {}
 
 
 def mutant(
+    *,
+    breaks: str,
+    by: str,
+    setting: Setting = ANYWHERE,
+    killed_by: str = "",
+    masked: str = "",
+    gap: str = "",
+) -> Callable[[Patches], Patches]:
+    """The function below returns the patches; its name and docstring are the mutant's."""
+
+    def register(patches: Patches) -> Patches:
+        _register(patches, patches(), breaks, by, setting, killed_by, masked, gap)
+        return patches
+
+    return register
+
+
+def replacing(
     owner: Any,
     name: str,
     *,
@@ -182,26 +207,30 @@ def mutant(
     killed_by: str = "",
     masked: str = "",
     gap: str = "",
-    more: tuple[Patch, ...] = (),
+    more: tuple[Patch | SourcePatch, ...] = (),
 ) -> Callable[[Wrong], Wrong]:
     """The function below takes the place of `owner.name`; its name and docstring are the mutant's."""
 
     def register(wrong: Wrong) -> Wrong:
-        assert wrong.__doc__ is not None
-        one = Mutant(
-            wrong.__name__.replace("_", "-"),
-            " ".join(wrong.__doc__.split()),
-            breaks,
-            tuple(by.split()),
-            (Patch(owner, name, wrong), *more),
-            setting,
-            wrong.__module__.rpartition(".")[2],
-            killed_by,
-            masked,
-            gap,
-        )
-        assert one.name not in MUTANTS, one.name
-        MUTANTS[one.name] = one
+        patches = (Patch(owner, name, wrong), *more)
+        _register(wrong, patches, breaks, by, setting, killed_by, masked, gap)
         return wrong
 
     return register
+
+
+def _register(function: Callable[..., Any], patches: Changes, breaks: str, by: str, *rest: Any) -> None:
+    assert function.__doc__ is not None
+    setting, *reasons = rest
+    one = Mutant(
+        function.__name__.replace("_", "-"),
+        " ".join(function.__doc__.split()),
+        breaks,
+        tuple(by.split()),
+        patches if isinstance(patches, tuple) else (patches,),
+        setting,
+        function.__module__.rpartition(".")[2],
+        *reasons,
+    )
+    assert one.name not in MUTANTS, one.name
+    MUTANTS[one.name] = one

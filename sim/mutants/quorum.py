@@ -3,24 +3,21 @@
 Owns wrong functions only; each docstring says which rule is gone.
 """
 
-from dataclasses import replace
 from typing import Any
 
-from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.fetch import FetchResponse
 from holdfast.raft.core import answers, election, following, leadership, quorum
-from holdfast.raft.core.effects import Reply, Resign, Send
 from holdfast.raft.core.leadership import Leader
 from holdfast.raft.core.log_shape import LogShape
 from holdfast.raft.core.member import Member
 from holdfast.raft.core.node import RaftNode
 from holdfast.raft.core.progress import Progress
-from holdfast.raft.core.quorum import Votes, majority_offset
-from holdfast.raft.core.roles import Prospective
+from holdfast.raft.core.quorum import Votes
 from holdfast.raft.driver import RaftDriver
 from holdfast.raft.log_writer import LogWriter
 from holdfast.raft.state_file import StateFile
-from holdfast.sim.mutants.mutant import Patch, Setting, mutant
+from holdfast.sim.mutants.mutant import Changes, Patch, Setting, mutant, replacing
+from holdfast.sim.mutants.source_patch import begin, patch
 
 #: controllers lose power and connections, the active one most of all
 QUORUM = Setting(
@@ -110,280 +107,190 @@ CUT_LATE = Setting(faults={"late_voters": 6}, gap_ms=4_000)
 STOPPED_IN_ORDER = Setting(faults={"stop_controller": 3, "kill_broker": 1})
 
 
-@mutant(
-    election,
-    "may_grant_vote",
-    breaks="K5",
-    by="OwnBug Q-1 ElectionSafety",
-    setting=QUORUM,
-    killed_by="OwnBug@2",
-)
-def votes_twice(original: Any, state: Any, candidate_id: int, own: Any, candidate: Any) -> Any:
+@mutant(breaks="K5", by="OwnBug Q-1 ElectionSafety", setting=QUORUM, killed_by="OwnBug@2")
+def votes_twice() -> Changes:
     """A voter that has voted in an epoch votes again."""
-    if state.leader_id is None and state.voted_for is not None:
-        return candidate >= own
-    return original(state, candidate_id, own, candidate)
+    return patch(election, "may_grant_vote", "state.voted_for == candidate_id", "candidate >= own")
 
 
-@mutant(
-    election,
-    "may_grant_vote",
-    breaks="K5",
-    by="Q-3 OwnBug Q-2 I-13",
-    setting=STALE,
-    killed_by="K4@8",
-)
-def votes_for_shorter_logs(original: Any, state: Any, candidate_id: int, own: Any, candidate: Any) -> Any:
+@mutant(breaks="K5", by="Q-3 OwnBug Q-2 I-13", setting=STALE, killed_by="K4@8")
+def votes_for_shorter_logs() -> Changes:
     """A vote does not depend on the candidate's log."""
-    return state.leader_id is None and state.voted_for in (None, candidate_id)
+    return patch(election, "may_grant_vote", "return candidate >= own", "return True")
 
 
-def _any_log_pre(original: Any, role: Any, own: Any, candidate: Any) -> Any:
-    return original(role, own, max(own, candidate))
-
-
-def _any_log(original: Any, state: Any, candidate_id: int, own: Any, candidate: Any) -> Any:
-    return state.leader_id is None and state.voted_for in (None, candidate_id)
-
-
-@mutant(
-    election,
-    "may_grant_vote",
-    breaks="K5, K4",
-    by="Q-3 OwnBug Q-2 I-13",
-    setting=STALE,
-    more=(Patch(election, "may_grant_pre_vote", _any_log_pre),),
-    killed_by="K4@1",
-)
-def elects_shorter_logs(original: Any, state: Any, candidate_id: int, own: Any, candidate: Any) -> Any:
+@mutant(breaks="K5, K4", by="Q-3 OwnBug Q-2 I-13", setting=STALE, killed_by="K4@1")
+def elects_shorter_logs() -> Changes:
     """Neither a pre-vote nor a vote depends on the candidate's log."""
-    return _any_log(original, state, candidate_id, own, candidate)
+    return (
+        patch(election, "may_grant_vote", "return candidate >= own", "return True"),
+        patch(election, "may_grant_pre_vote", "return candidate >= own", "return True"),
+    )
 
 
-@mutant(
-    election,
-    "may_grant_pre_vote",
-    breaks="K4",
-    by="K4",
-    setting=QUORUM,
-    killed_by="K4@1",
-)
-def grants_every_pre_vote(original: Any, role: Any, own: Any, candidate: Any) -> Any:
+@mutant(breaks="K4", by="K4", setting=QUORUM, killed_by="K4@1")
+def grants_every_pre_vote() -> Changes:
     """Every pre-vote is granted."""
-    return True
+    return begin(election, "may_grant_pre_vote", "return True")
 
 
-@mutant(
-    RaftNode,
-    "_call_of",
-    breaks="K4",
-    by="K4",
-    setting=QUORUM,
-    killed_by="K4@1",
-)
-def asks_in_an_epoch_of_its_own(original: Any, self: Any, role: Any, voter_id: int) -> Any:
+@mutant(breaks="K4", by="K4", setting=QUORUM, killed_by="K4@1")
+def asks_in_an_epoch_of_its_own() -> Changes:
     """A voter that asks whether it would be supported asks in the next epoch, which no voter is in."""
-    request = original(self, role, voter_id)
-    if isinstance(role, Prospective):
-        return replace(request, raft_epoch=request.raft_epoch + 1)
-    return request
+    return patch(
+        RaftNode,
+        "_call_of",
+        "cluster_id,\n                    epoch,",
+        "cluster_id,\n                    epoch + is_pre_vote,",
+    )
 
 
-def _says_at_once(original: Any, self: Any, voter_id: int, request: Any, timeout_ms: int) -> Any:
-    self._requests_sent += 1
-    self.out.append(Send(self._requests_sent, voter_id, request, timeout_ms))
-    return self._requests_sent
-
-
-@mutant(
-    Member,
-    "reply",
-    breaks="Q-9, K5",
-    by="Q-9 Q-1",
-    setting=VOTES,
-    more=(Patch(Member, "send", _says_at_once),),
-    killed_by="Q-9@1",
-)
-def votes_before_durable(original: Any, self: Any, token: int, response: Any, read: Any = None) -> Any:
+@mutant(breaks="Q-9, K5", by="Q-9 Q-1", setting=VOTES, killed_by="Q-9@1")
+def votes_before_durable() -> Changes:
     """Votes and epochs are told before they are on disk."""
-    self.out.append(Reply(token, response, read))
+    return (
+        patch(Member, "reply", "self._persist_first()", "pass"),
+        patch(Member, "send", "self._persist_first()", "pass"),
+    )
 
 
-@mutant(StateFile, "when_durable", breaks="Q-9", by="Q-9", setting=SLOW_VOTES, killed_by="Q-9@2")
-def lets_go_with_the_state_before(original: Any, self: Any, action: Any) -> None:
+@mutant(breaks="Q-9", by="Q-9", setting=SLOW_VOTES, killed_by="Q-9@2")
+def lets_go_with_the_state_before() -> Changes:
     """What waits for a later state is said once the one that is being written is durable."""
-    if self._writing is None or self._latest == self._durable:
-        original(self, action)
-    else:
-        self._waiting_for_writing.append(action)
+    return patch(StateFile, "when_durable", "self._latest == self._writing", "self._writing is not None")
 
 
-@mutant(StateFile, "load", breaks="K1, Q-9", by="Q-6 Q-1", setting=QUORUM, killed_by="Q-6@1")
-async def forgets_votes(original: Any, self: Any) -> Any:
+@mutant(breaks="K1, Q-9", by="Q-6 Q-1", setting=QUORUM, killed_by="Q-6@1")
+def forgets_votes() -> Changes:
     """A restarted voter does not know whom it voted for."""
-    state = await original(self)
-    self._durable = self._latest = state.of_epoch(state.raft_epoch)
-    return self._latest
+    return patch(
+        StateFile,
+        "load",
+        "self._durable = self._latest = state",
+        "state = self._durable = self._latest = state.of_epoch(state.raft_epoch)",
+    )
 
 
-@mutant(Votes, "is_won", breaks="K2", by="Q-1 OwnBug ElectionSafety", setting=QUORUM, killed_by="Q-9@1")
-def wins_without_majority(original: Any, self: Any) -> Any:
+@mutant(breaks="K2", by="Q-1 OwnBug ElectionSafety", setting=QUORUM, killed_by="Q-9@1")
+def wins_without_majority() -> Changes:
     """The own vote is enough."""
-    return bool(self._granted)
+    return patch(Votes, "is_won", "self._needed", "1")
 
 
-@mutant(Member, "start", breaks="K3, N-1", by="Q-3 Q-2 Q-4", setting=QUORUM, killed_by="L-8@3")
-def leads_again_after_restart(original: Any, self: Any) -> Any:
+@mutant(breaks="K3, N-1", by="Q-3 Q-2 Q-4", setting=QUORUM, killed_by="L-8@3")
+def leads_again_after_restart() -> Changes:
     """A leader that restarts goes on leading its epoch."""
-    original(self)
-    state, config = self.state, self.config
-    if state.leader_id == config.node_id and len(config.voters) > 1:
-        calls = self.calls_to(config.other_voters)
-        self.role = Leader.elected(config.other_voters, self.shape.log_end_offset, calls, self.now_ms)
+    return patch(
+        Member,
+        "start",
+        "self.role = Resigned(self.calls_to(()), soon_ms)",
+        "others = config.other_voters\n"
+        "            self.role = Leader.elected(others, self.shape.log_end_offset, "
+        "self.calls_to(others), self.now_ms)",
+    )
 
 
-@mutant(
-    Member,
-    "learn",
-    breaks="K3",
-    by="K7",
-    setting=LATE_VOTERS,
-    killed_by="K7@14",
-)
-def ignores_later_epochs(original: Any, self: Any, raft_epoch: int, leader_id: int) -> Any:
+@mutant(breaks="K3", by="K7", setting=LATE_VOTERS, killed_by="K7@14")
+def ignores_later_epochs() -> Changes:
     """A leader does not step down when it hears of a later epoch."""
-    if isinstance(self.role, Leader):
-        return False
-    return original(self, raft_epoch, leader_id)
+    return begin(Member, "learn", "if isinstance(self.role, Leader): return False")
 
 
-def _no_deadline(original: Any, self: Any, timeout_ms: int) -> Any:
-    return None
-
-
-@mutant(
-    Member,
-    "learn",
-    breaks="K3, K7",
-    by="L-8 L-1 L-9 L-4 OwnBug Q-1",
-    setting=LATE_VOTERS,
-    more=(Patch(Leader, "check_quorum_deadline_ms", _no_deadline),),
-    killed_by="K7@2",
-)
-def leads_for_ever(original: Any, self: Any, raft_epoch: int, leader_id: int) -> Any:
+@mutant(breaks="K3, K7", by="L-8 L-1 L-9 L-4 OwnBug Q-1", setting=LATE_VOTERS, killed_by="K7@2")
+def leads_for_ever() -> Changes:
     """A leader steps down neither when it hears of a later epoch nor when no voter follows it."""
-    return ignores_later_epochs(original, self, raft_epoch, leader_id)
+    return (
+        begin(Member, "learn", "if isinstance(self.role, Leader): return False"),
+        begin(Leader, "check_quorum_deadline_ms", "return None"),
+    )
 
 
 # --- commits -----------------------------------------------------------------------------------------------
 
 
-@mutant(quorum, "majority_count", breaks="K1", by="Q-7 Q-1 I-13", setting=QUORUM, killed_by="Q-9@1")
-def half_is_a_majority(original: Any, voter_count: int) -> Any:
+@mutant(breaks="K1", by="Q-7 Q-1 I-13", setting=QUORUM, killed_by="Q-9@1")
+def half_is_a_majority() -> Changes:
     """Half of the voters, rounded down, make a majority."""
-    return max(1, voter_count // 2)
+    return patch(quorum, "majority_count", "voter_count // 2 + 1", "max(1, voter_count // 2)")
 
 
-@mutant(Votes, "is_won", breaks="K5", by="L-8", setting=CORE, killed_by="L-8@1")
-def needs_all_votes(original: Any, self: Any) -> Any:
+@mutant(breaks="K5", by="L-8", setting=CORE, killed_by="L-8@1")
+def needs_all_votes() -> Changes:
     """An election is won when all voters agree."""
-    return len(self._granted) == self._voter_count
+    return patch(Votes, "is_won", "self._needed", "self._voter_count")
 
 
-@mutant(Leader, "check_quorum_deadline_ms", breaks="K7", by="L-8", setting=CORE, killed_by="L-9@1")
-def wants_all_to_fetch(original: Any, self: Any, timeout_ms: int) -> Any:
+@mutant(breaks="K7", by="L-8", setting=CORE, killed_by="L-9@1")
+def wants_all_to_fetch() -> Changes:
     """A leader resigns unless all other voters fetch from it."""
-    seen_ms = [max(self.elected_at_ms, progress.last_fetch_ms) for progress in self.voters.values()]
-    return min(seen_ms) + timeout_ms if seen_ms else None
+    return patch(Leader, "check_quorum_deadline_ms", "seen_ms[needed - 1]", "seen_ms[-1]")
 
 
-@mutant(leadership, "majority_offset", breaks="K12", by="L-8 L-1", setting=CORE, killed_by="L-8@1")
-def commits_what_all_have(original: Any, offsets: Any) -> Any:
+@mutant(breaks="K12", by="L-8 L-1", setting=CORE, killed_by="L-8@1")
+def commits_what_all_have() -> Changes:
     """A leader of the quorum commits what every voter has flushed."""
-    return min(offsets)
+    return begin(leadership, "majority_offset", "return min(offsets)")
 
 
-@mutant(Leader, "committed_end", breaks="K12", by="K12 Q-3", setting=PARTED, killed_by="K12@5")
-def commits_former_epochs(original: Any, self: Any, own_flushed_offset: int) -> Any:
+@mutant(breaks="K12", by="K12 Q-3", setting=PARTED, killed_by="K12@5")
+def commits_former_epochs() -> Changes:
     """Records of former epochs are committed by counting copies of them."""
-    ends = [own_flushed_offset, *(progress.end_offset for progress in self.voters.values())]
-    end_offset = majority_offset(ends)
-    return end_offset if end_offset > 0 else None
+    return patch(Leader, "committed_end", "end_offset > self.epoch_start_offset", "end_offset > 0")
 
 
-@mutant(Member, "advance", breaks="K13", by="Q-7", setting=SLOW_DISKS, killed_by="Q-7@1")
-def leader_counts_unflushed_log(original: Any, self: Any) -> Any:
+@mutant(breaks="K13", by="Q-7", setting=SLOW_DISKS, killed_by="Q-7@1")
+def leader_counts_unflushed_log() -> Changes:
     """The leader counts its own log before it is flushed."""
-    flushed, self.shape.flushed_offset = self.shape.flushed_offset, self.shape.log_end_offset
-    try:
-        return original(self)
-    finally:
-        self.shape.flushed_offset = flushed
+    return patch(Member, "advance", "self.shape.flushed_offset", "self.shape.log_end_offset")
 
 
-@mutant(following, "may_fetch", breaks="K11", by="Q-7 K11 OwnBug", setting=QUORUM, killed_by="Q-7@1")
-def voters_fetch_unflushed(original: Any, member: Any) -> Any:
+@mutant(breaks="K11", by="Q-7 K11 OwnBug", setting=QUORUM, killed_by="Q-7@1")
+def voters_fetch_unflushed() -> Changes:
     """A voter fetches on before what it has is flushed."""
-    flushed, member.shape.flushed_offset = member.shape.flushed_offset, member.shape.log_end_offset
-    try:
-        return original(member)
-    finally:
-        member.shape.flushed_offset = flushed
+    return patch(following, "may_fetch", "shape.flushed_offset == shape.log_end_offset", "True")
 
 
-@mutant(LogWriter, "_flush", breaks="A-21, K13", by="Q-7 OwnBug", setting=SLOW_DISKS, killed_by="Q-7@2")
-async def quorum_flush_covers_completion(original: Any, self: Any) -> Any:
+@mutant(breaks="A-21, K13", by="Q-7 OwnBug", setting=SLOW_DISKS, killed_by="Q-7@2")
+def quorum_flush_covers_completion() -> Changes:
     """A flush of the metadata log vouches for what came while it ran."""
-    while self._is_flush_wanted:
-        self._is_flush_wanted = False
-        await self._log.flush()
-        self._flushed(self._log.log_end_offset)
-    self._is_flushing = False
+    return patch(
+        LogWriter, "_flush", "self._flushed(up_to_offset)", "self._flushed(self._log.log_end_offset)"
+    )
 
 
-@mutant(
-    Leader,
-    "check_quorum_deadline_ms",
-    breaks="K7",
-    by="K7",
-    setting=PARTED,
-    killed_by="K7@1",
-)
-def never_checks_quorum(original: Any, self: Any, timeout_ms: int) -> Any:
+@mutant(breaks="K7", by="K7", setting=PARTED, killed_by="K7@1")
+def never_checks_quorum() -> Changes:
     """A leader without followers stays one."""
-    return None
+    return begin(Leader, "check_quorum_deadline_ms", "return None")
 
 
 # --- the log -----------------------------------------------------------------------------------------------
 
 
-@mutant(
-    LogShape,
-    "diverging_point",
-    breaks="R80, K14",
-    by="Q-2 QuorumLogMatching OwnBug I-10b",
-    setting=PARTED,
-    killed_by="Q-2@2",
-)
-def quorum_without_divergence_check(
-    original: Any, self: Any, last_fetched_epoch: int, fetch_offset: int
-) -> Any:
+@mutant(breaks="R80, K14", by="Q-2 QuorumLogMatching OwnBug I-10b", setting=PARTED, killed_by="Q-2@2")
+def quorum_without_divergence_check() -> Changes:
     """The quorum's leader does not compare the last epoch of who fetches."""
-    return None if fetch_offset <= self.log_end_offset else original(self, last_fetched_epoch, fetch_offset)
+    return patch(
+        LogShape,
+        "diverging_point",
+        "epoch != last_fetched_epoch or end_offset < fetch_offset",
+        "fetch_offset > self.log_end_offset",
+    )
 
 
-@mutant(LogShape, "truncation_point", breaks="R81", by="OwnBug K14 Q-3", setting=PARTED, killed_by="OwnBug@1")
-def quorum_cuts_everything(original: Any, self: Any, epoch: int, leader_end_offset: int) -> Any:
+@mutant(breaks="R81", by="OwnBug K14 Q-3", setting=PARTED, killed_by="OwnBug@1")
+def quorum_cuts_everything() -> Changes:
     """A voter that diverges cuts its whole log."""
-    return 0
+    return begin(LogShape, "truncation_point", "return 0")
 
 
-@mutant(following, "_truncate", breaks="R81", by="L-4 OwnBug Q-2", setting=PARTED, killed_by="L-4@2")
-def quorum_never_cuts(original: Any, member: Any, end_offset: int) -> Any:
+@mutant(breaks="R81", by="L-4 OwnBug Q-2", setting=PARTED, killed_by="L-4@2")
+def quorum_never_cuts() -> Changes:
     """A voter that diverges keeps its log."""
+    return begin(following, "_truncate", "return")
 
 
-@mutant(
+@replacing(
     following,
     "fetch_answered",
     breaks="A-15, N-4",
@@ -406,7 +313,7 @@ def _any_request(original: Any, self: Any, request_id: int, response: Any) -> An
     return original(self, request_id, response)
 
 
-@mutant(
+@replacing(
     following,
     "fetch_answered",
     breaks="A-15, N-4",
@@ -420,66 +327,64 @@ def takes_any_answer(original: Any, member: Any, response: Any) -> Any:
     return takes_answers_of_others(original, member, response)
 
 
-@mutant(
-    Member, "raise_high_watermark", breaks="Q-6, K12", by="Q-7 Q-3 I-13", setting=PARTED, killed_by="Q-7@1"
-)
-def followers_commit_all(original: Any, self: Any, to_offset: int) -> Any:
+@mutant(breaks="Q-6, K12", by="Q-7 Q-3 I-13", setting=PARTED, killed_by="Q-7@1")
+def followers_commit_all() -> Changes:
     """A follower takes all of its log for committed."""
-    end = to_offset if isinstance(self.role, Leader) else self.shape.log_end_offset
-    return original(self, end)
+    return begin(
+        Member,
+        "raise_high_watermark",
+        "to_offset = to_offset if isinstance(self.role, Leader) else self.shape.log_end_offset",
+    )
 
 
-@mutant(Member, "become_prospective", breaks="K4", by="K6", setting=QUORUM, killed_by="K6@1")
-def asks_nobody_before_it_runs(original: Any, self: Any) -> None:
+@mutant(breaks="K4", by="K6", setting=QUORUM, killed_by="K6@1")
+def asks_nobody_before_it_runs() -> Changes:
     """Who hears of no leader runs for the next epoch at once, without asking for pre-votes."""
-    original(self)
-    if isinstance(self.role, Prospective):
-        self.become_candidate(self.role.votes)
+    return patch(Member, "become_prospective", "if votes.is_won", "if True")
 
 
-@mutant(Member, "resign", breaks="K6, K3", by="K6", setting=QUORUM, killed_by="K6@1")
-def resigns_silently(original: Any, self: Any, reason: str) -> None:
+@mutant(breaks="K6, K3", by="K6", setting=QUORUM, killed_by="K6@1")
+def resigns_silently() -> Changes:
     """A leader that leads no more tells no other voter."""
-    original(self, reason)
-    self.role.calls = self.calls_to(())
+    return patch(Member, "resign", "self.calls_to(self.config.other_voters)", "self.calls_to(())")
 
 
-@mutant(RaftDriver, "_post", breaks="K6", by="K6", setting=STOPPED_IN_ORDER, killed_by="K6@1")
-def stops_as_a_leader(original: Any, self: Any, event: Any) -> None:
+@mutant(breaks="K6", by="K6", setting=STOPPED_IN_ORDER, killed_by="K6@1")
+def stops_as_a_leader() -> Changes:
     """A leader that is stopped in order leaves it to the others to find out."""
-    if not (type(event) is Resign and event.reason == "this node is stopping"):
-        original(self, event)
+    return begin(
+        RaftDriver, "_post", 'if type(event) is Resign and event.reason == "this node is stopping": return'
+    )
 
 
-@mutant(Member, "become_leader", breaks="K6", by="K6", setting=QUORUM, killed_by="K6@1")
-def leads_silently(original: Any, self: Any, votes: Any) -> None:
+@mutant(breaks="K6", by="K6", setting=QUORUM, killed_by="K6@1")
+def leads_silently() -> Changes:
     """An elected voter tells no other: the others find out when they ask around."""
-    original(self, votes)
-    self.role.calls = self.calls_to(())
+    return patch(Member, "become_leader", "self.calls_to(config.other_voters)", "self.calls_to(())")
 
 
-@mutant(Member, "leader_gone", breaks="D9, K6", by="K6", setting=QUORUM, killed_by="K6@1")
-def waits_for_leaders_that_are_gone(original: Any, self: Any, delay_ms: int) -> None:
+@mutant(breaks="D9, K6", by="K6", setting=QUORUM, killed_by="K6@1")
+def waits_for_leaders_that_are_gone() -> Changes:
     """A voter waits for its whole fetch timeout, also when it knows that its leader is gone."""
+    return begin(Member, "leader_gone", "return")
 
 
-@mutant(election, "election_timeout_ms", breaks="K7", by="K6", setting=PARTED, killed_by="K6@1")
-def elections_last_as_long_each_time(original: Any, config: Any, random: Any) -> int:
+@mutant(breaks="K7", by="K6", setting=PARTED, killed_by="K6@1")
+def elections_last_as_long_each_time() -> Changes:
     """The time for an election is not drawn: voters that run at once run at once again."""
-    return config.election_timeout_ms  # type: ignore[no-any-return]
+    return begin(election, "election_timeout_ms", "return config.election_timeout_ms")
 
 
-@mutant(Member, "fetch_deadline_ms", breaks="K7", by="K6", setting=PARTED, killed_by="K6@1")
-def waits_twice_as_long_for_leaders(original: Any, self: Any) -> Any:
+@mutant(breaks="K7", by="K6", setting=PARTED, killed_by="K6@1")
+def waits_twice_as_long_for_leaders() -> Changes:
     """A follower has more patience with its leader than is configured."""
-    deadline_ms = original(self)
-    return None if deadline_ms is None else deadline_ms + self.config.fetch_timeout_ms
+    return patch(Member, "fetch_deadline_ms", "self.now_ms + self.config", "self.now_ms + 2 * self.config")
 
 
-@mutant(election, "retry_delay_ms", breaks="K2", by="K6", setting=PARTED, killed_by="K6@2")
-def backs_off_without_end(original: Any, config: Any, random: Any, failed_elections: int) -> int:
+@mutant(breaks="K2", by="K6", setting=PARTED, killed_by="K6@2")
+def backs_off_without_end() -> Changes:
     """The pause after a lost election doubles beyond its bound."""
-    return config.election_backoff_max_ms * (2 + failed_elections)  # type: ignore[no-any-return]
+    return begin(election, "retry_delay_ms", "return config.election_backoff_max_ms * (2 + failed_elections)")
 
 
 #: each controller is asked about the quorum, while its members come and go
@@ -489,26 +394,26 @@ DESCRIBED = Setting(
 )
 
 
-@mutant(Progress, "on_fetch", breaks="K16", by="K16", setting=DESCRIBED, killed_by="K16@1")
-def notes_the_first_time_only(
-    original: Any, self: Any, fetch_offset: int, log_end_offset: int, now_ms: int
-) -> None:
+@mutant(breaks="K16", by="K16", setting=DESCRIBED, killed_by="K16@1")
+def notes_the_first_time_only() -> Changes:
     """Who has once caught up is told of as if it had fallen behind ever since."""
-    caught_up_ms = self.last_caught_up_ms
-    original(self, fetch_offset, log_end_offset, now_ms)
-    if caught_up_ms >= 0:
-        self.last_caught_up_ms = caught_up_ms
+    return patch(
+        Progress,
+        "on_fetch",
+        "if fetch_offset >= log_end_offset:",
+        "if self.last_caught_up_ms >= 0:\n            pass\n        elif fetch_offset >= log_end_offset:",
+    )
 
 
-@mutant(leadership, "_rows", breaks="K16", by="K16", setting=DESCRIBED, killed_by="K16@3")
-def tells_of_everybody_at_the_end(original: Any, replicas: Any, to_wall_ms: int) -> Any:
+@mutant(breaks="K16", by="K16", setting=DESCRIBED, killed_by="K16@3")
+def tells_of_everybody_at_the_end() -> Changes:
     """The leader describes each node that has asked as if it had all that any node has."""
-    rows = original(replicas, to_wall_ms)
-    end = max((row.log_end_offset for row in rows), default=-1)
-    return [replace(row, log_end_offset=end) for row in rows]
+    return patch(
+        leadership, "_rows", "progress.end_offset", "max(one.end_offset for one in replicas.values())"
+    )
 
 
-@mutant(answers, "describe_elsewhere", breaks="K16", by="K16", setting=DESCRIBED, killed_by="K16@1")
-def tells_of_the_quorum_without_leading(original: Any, leader_id: int, raft_epoch: int) -> Any:
+@mutant(breaks="K16", by="K16", setting=DESCRIBED, killed_by="K16@1")
+def tells_of_the_quorum_without_leading() -> Changes:
     """A voter that does not lead answers as if the quorum had no voters."""
-    return replace(original(leader_id, raft_epoch), error_code=ErrorCode.NONE)
+    return patch(answers, "describe_elsewhere", "ErrorCode.NOT_LEADER_OR_FOLLOWER", "ErrorCode.NONE")

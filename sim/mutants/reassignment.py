@@ -10,17 +10,16 @@ from holdfast.broker.core.replicas.partition import Partition
 from holdfast.controller.core.decisions import Cause, CauseKind
 from holdfast.controller.core.operators import requests
 from holdfast.controller.core.operators.config_control import ConfigControl
-from holdfast.controller.core.operators.operations import DONE, OperationResult
+from holdfast.controller.core.operators.operations import DONE
 from holdfast.controller.core.partitions import election, leader_elections, partition_change, reassignment
 from holdfast.controller.core.partitions.election import Elected, ElectionReason, NoLeader
 from holdfast.controller.core.partitions.elr import EligibleSets
-from holdfast.controller.core.partitions.partition_change import Assignment, RequestedChange
+from holdfast.controller.core.partitions.partition_change import RequestedChange
 from holdfast.controller.core.partitions.replication_control import ReplicationControl
 from holdfast.metadata.partition import PartitionRegistration
-from holdfast.metadata.records import RECOVERED
-from holdfast.protocol.errors import ErrorCode
 from holdfast.sim.mutants.control import UNCHECKED
-from holdfast.sim.mutants.mutant import Setting, mutant
+from holdfast.sim.mutants.mutant import Changes, Setting, mutant, replacing
+from holdfast.sim.mutants.source_patch import begin, patch
 
 #: partitions move, come back and are called off on the way, while brokers come and go
 MOVES = Setting(
@@ -92,198 +91,108 @@ PREFERRED_OF_MANY = Setting(
 # --- reassignment ------------------------------------------------------------------------------------------
 
 
-def _final(assignment: Assignment) -> tuple[int, ...]:
-    return tuple(r for r in assignment.replicas if r not in assignment.removing)
-
-
-@mutant(
-    partition_change,
-    "_assignment_and_isr",
-    breaks="R101",
-    by="A-17 I-8 Refinement",
-    setting=MOVES,
-    killed_by="Refinement@1",
-)
-def move_ends_without_the_added(original: Any, before: Any, requested: Any, context: Any) -> Any:
+@mutant(breaks="R101", by="A-17 I-8 Refinement", setting=MOVES, killed_by="Refinement@1")
+def move_ends_without_the_added() -> Changes:
     """A reassignment is complete though those that were added are not in sync."""
-    assignment, isr = original(before, requested, context)
-    if assignment.original is None:
-        return assignment, isr
-    staying = tuple(r for r in isr if r in _final(assignment))
-    return (Assignment(_final(assignment)), staying) if len(staying) >= before.min_isr else (assignment, isr)
+    return patch(
+        partition_change, "_assignment_and_isr", "set(staying).issuperset(assignment.adding)", "True"
+    )
 
 
-@mutant(
-    partition_change,
-    "_assignment_and_isr",
-    breaks="R101",
-    by="A-17 I-8 Refinement",
-    setting=TALL_MOVES,
-    killed_by="A-17@7",
-)
-def move_ends_below_min_isr(original: Any, before: Any, requested: Any, context: Any) -> Any:
+@mutant(breaks="R101", by="A-17 I-8 Refinement", setting=TALL_MOVES, killed_by="A-17@7")
+def move_ends_below_min_isr() -> Changes:
     """A reassignment is complete once the added are in sync, however few stay in the ISR."""
-    assignment, isr = original(before, requested, context)
-    staying = tuple(r for r in isr if r in _final(assignment))
-    if assignment.original is None or not set(staying).issuperset(assignment.adding) or not staying:
-        return assignment, isr
-    return Assignment(_final(assignment)), staying
+    return patch(
+        partition_change,
+        "_assignment_and_isr",
+        "len(staying) >= effective_min_isr(context.min_insync_replicas, len(final))",
+        "staying",
+    )
 
 
-@mutant(
-    partition_change,
-    "_assignment_and_isr",
-    breaks="R102",
-    by="I-6 OwnBug",
-    setting=MOVES,
-    killed_by="OwnBug@1",
-)
-def leavers_stay_in_isr(original: Any, before: Any, requested: Any, context: Any) -> Any:
+@mutant(breaks="R102", by="I-6 OwnBug", setting=MOVES, killed_by="OwnBug@1")
+def leavers_stay_in_isr() -> Changes:
     """A reassignment that is complete leaves those who leave in the ISR."""
-    assignment, isr = original(before, requested, context)
-    if before.original_replicas is not None and assignment.original is None and requested.assignment is None:
-        return assignment, before.isr if requested.isr is None else tuple(sorted(requested.isr))
-    return assignment, isr
+    return patch(
+        partition_change,
+        "_assignment_and_isr",
+        "return Assignment(final), staying",
+        "return Assignment(final), isr",
+    )
 
 
 @mutant(
-    partition_change,
-    "next_eligible",
     breaks="R101, B4, B28",
     by="I-6 A-17 A-9",
     setting=TALL_MOVES,
     masked="a move ends at min ISR or above, where both sets are empty (R5, R101), and is refused "
     "below it (R103); the pair is calls-off-below-min-isr",
 )
-def leavers_stay_eligible(
-    original: Any,
-    before: Any,
-    *,
-    old_isr: Any,
-    new_isr: Any,
-    min_isr: Any,
-    replicas: Any,
-    unclean: Any = (),
-    forgotten: Any = (),
-) -> Any:
+def leavers_stay_eligible() -> Changes:
     """Who is no replica any more stays in the ELR and the last known ELR."""
-    members = {*replicas, *before.elr, *before.last_known_elr, *old_isr}
-    return original(
-        before,
-        old_isr=old_isr,
-        new_isr=new_isr,
-        min_isr=min_isr,
-        replicas=members,
-        unclean=unclean,
-        forgotten=forgotten,
+    return begin(
+        partition_change,
+        "next_eligible",
+        "replicas = {*replicas, *before.elr, *before.last_known_elr, *old_isr}",
     )
 
 
-@mutant(
-    reassignment,
-    "_towards",
-    breaks="R100",
-    by="A-17 I-8 Refinement L-9",
-    setting=MOVES,
-    killed_by="Refinement@3",
-)
-def moves_at_once(original: Any, partition: Any, target: Any) -> Any:
+@mutant(breaks="R100", by="A-17 I-8 Refinement L-9", setting=MOVES, killed_by="Refinement@3")
+def moves_at_once() -> Changes:
     """The new replicas take the place of the old ones before they have a byte."""
-    return Assignment(target)
+    return begin(reassignment, "_towards", "return Assignment(target)")
 
 
-@mutant(
-    reassignment,
-    "_towards",
-    breaks="R105, B12",
-    by="L-7 A-17 Refinement",
-    setting=MOVES,
-    killed_by="Refinement@1",
-)
-def redirects_from_merged_list(original: Any, partition: Any, target: Any) -> Any:
+@mutant(breaks="R105, B12", by="L-7 A-17 Refinement", setting=MOVES, killed_by="Refinement@1")
+def redirects_from_merged_list() -> Changes:
     """A second reassignment takes the merged list of the first for where the partition was."""
-    merged = replace(partition, original_replicas=None)
-    return original(merged, target)
-
-
-@mutant(reassignment, "_towards", breaks="R100", by="K20 L-10", setting=MOVES, killed_by="K20@1")
-def moves_sort_their_targets(original: Any, partition: Any, target: Any) -> Any:
-    """A moved partition has the replicas that were asked for in another order: another one is preferred."""
-    return original(partition, tuple(sorted(target)))
-
-
-def _begin(request: Any, draft: Any, replication: Any) -> Any:
-    image = draft.image
-    topic = image.topic(request.topic_name)
-    partition = topic.partitions[request.partition_index]
-    if request.replicas is None:
-        assignment, kind = Assignment(partition.original_replicas), CauseKind.REASSIGNMENT_CANCELLED
-    else:
-        towards = reassignment._towards(partition, request.replicas)
-        assignment, kind = towards, CauseKind.REASSIGNMENT_ASKED
-    requested = RequestedChange(
-        tuple(r for r in partition.isr if r in assignment.replicas), assignment=assignment
+    return patch(
+        reassignment, "_towards", "partition.original_replicas or partition.replicas", "partition.replicas"
     )
-    context = replication.context(image, topic.name, image.is_active)
-    replication.change(draft, topic, request.partition_index, partition, requested, context, Cause(kind))
-    return DONE
 
 
-@mutant(
-    requests,
-    "reassign",
-    breaks="R103, B5, R9",
-    by="A-17 A-10 I-8 I-12",
-    setting=CALLED_OFF,
-    killed_by="Refinement@1",
-)
-def calls_off_below_min_isr(original: Any, draft: Any, request: Any, replication: Any) -> Any:
+@mutant(breaks="R100", by="K20 L-10", setting=MOVES, killed_by="K20@1")
+def moves_sort_their_targets() -> Changes:
+    """A moved partition has the replicas that were asked for in another order: another one is preferred."""
+    return begin(reassignment, "_towards", "target = tuple(sorted(target))")
+
+
+@mutant(breaks="R103, B5, R9", by="A-17 A-10 I-8 I-12", setting=CALLED_OFF, killed_by="Refinement@1")
+def calls_off_below_min_isr() -> Changes:
     """A move is called off, or sent elsewhere, though too few of those who stay are in sync."""
-    outcome = original(draft, request, replication)
-    refused = outcome.error_code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
-    is_about_isr = refused and "below min ISR" in (outcome.error_message or "")
-    return _begin(request, draft, replication) if is_about_isr else outcome
+    return patch(requests, "reassign", "is_cut and len(staying) < partition.min_isr", "False")
 
 
-@mutant(
-    PartitionRegistration,
-    "merge",
-    breaks="R2, R102",
-    by="A-11 Refinement",
-    setting=MOVES,
-    more=(UNCHECKED,),
-    killed_by="A-11@3",
-)
-def epoch_stays_when_a_replica_leaves(original: Any, self: Any, record: Any) -> Any:
+@mutant(breaks="R2, R102", by="A-11 Refinement", setting=MOVES, killed_by="A-11@3")
+def epoch_stays_when_a_replica_leaves() -> Changes:
     """The leader epoch does not grow when a replica leaves and the leader stays."""
-    after = original(self, record)
-    has_left = not set(self.replicas) <= set(after.replicas)
-    stays = after.leader == self.leader
-    return replace(after, leader_epoch=self.leader_epoch) if has_left and stays else after
+    return (
+        patch(
+            PartitionRegistration,
+            "merge",
+            "self.leader_epoch + decided",
+            "self.leader_epoch + (decided and (_leader_value(record.leader) != self.leader or "
+            "set(self.replicas) <= set(_given(record.replicas, self.replicas))))",
+        ),
+        UNCHECKED,
+    )
 
 
 # --- min ISR -----------------------------------------------------------------------------------------------
 
 
-@mutant(
-    partition_change,
-    "_eligible",
-    breaks="R109, B2",
-    by="A-9 A-10 A-12 Refinement",
-    setting=MIN_ISRS,
-    killed_by="A-9@1",
-)
-def min_isr_change_forgets_elr(
-    original: Any, before: Any, isr: Any, min_isr: int, replicas: Any, requested: Any, context: Any
-) -> Any:
+@mutant(breaks="R109, B2", by="A-9 A-10 A-12 Refinement", setting=MIN_ISRS, killed_by="A-9@1")
+def min_isr_change_forgets_elr() -> Changes:
     """A change of min ISR clears both sets, with any ISR (as Kafka does)."""
-    sets, rule = original(before, isr, min_isr, replicas, requested, context)
-    return (EligibleSets(), rule) if min_isr != before.min_isr else (sets, rule)
+    return patch(
+        partition_change,
+        "_eligible",
+        "return sets, rule",
+        "return (EligibleSets(), rule) if min_isr != before.min_isr else (sets, rule)",
+    )
 
 
 @mutant(
-    Partition,
-    "alter_answered",
     breaks="N-5, B6, R109",
     by="N-5 I-7 A-2 I-8",
     setting=MIN_ISRS,
@@ -291,30 +200,18 @@ def min_isr_change_forgets_elr(
     "(R41), so answer and registration name the same one; the pair is accepts-old-partition- "
     "epoch",
 )
-def answers_keep_old_min_isr(original: Any, self: Partition, proposal: Any, answer: Any, now_ms: int) -> Any:
+def answers_keep_old_min_isr() -> Changes:
     """A leader takes the ISR from the answer to its proposal, and not the min ISR that goes with it."""
-    if self.registration is not None and answer.min_isr > 0:
-        answer = replace(answer, min_isr=self.registration.min_isr)
-    return original(self, proposal, answer, now_ms)
+    return patch(Partition, "alter_answered", "                min_isr=answer.min_isr,\n", "")
 
 
-@mutant(
-    ReplicationControl,
-    "refresh",
-    breaks="R109, N-5",
-    by="R109",
-    setting=MIN_ISRS,
-    killed_by="R109@1",
-)
-def min_isr_stays_in_partitions(
-    original: Any, self: Any, draft: Any, cause: Any, topic_name: Any = None
-) -> Any:
+@mutant(breaks="R109, N-5", by="R109", setting=MIN_ISRS, killed_by="R109@1")
+def min_isr_stays_in_partitions() -> Changes:
     """The partitions of a topic keep the min ISR that they had when it was configured anew."""
-    if cause.kind is not CauseKind.MIN_ISR_CONFIGURED:
-        original(self, draft, cause, topic_name)
+    return begin(ReplicationControl, "refresh", "if cause.kind is CauseKind.MIN_ISR_CONFIGURED: return")
 
 
-@mutant(
+@replacing(
     partition_change,
     "effective_min_isr",
     breaks="F2, R109",
@@ -324,13 +221,14 @@ def min_isr_stays_in_partitions(
 )
 def min_isr_off_by_one(original: Any, configured: int, replica_count: int) -> Any:
     """The effective min ISR is one less than what is configured."""
+    # the refinement calls the right one
     return max(1, original(configured, replica_count) - 1)
 
 
 # --- elections by hand -------------------------------------------------------------------------------------
 
 
-@mutant(
+@replacing(
     election,
     "_designated",
     breaks="R18",
@@ -347,7 +245,7 @@ def designates_another(original: Any, candidates: Any, replica: int, reason: Any
     return Elected(others[0], reason) if isinstance(found, NoLeader) or others[0] < replica else found
 
 
-@mutant(
+@replacing(
     partition_change,
     "_after_unclean_election",
     breaks="R10",
@@ -365,25 +263,16 @@ def unclean_election_keeps_elr(
     return EligibleSets(kept, known), rule
 
 
-@mutant(
-    partition_change,
-    "_difference",
-    breaks="R10, F45",
-    by="Refinement A-13",
-    setting=BY_HAND,
-    more=(UNCHECKED,),
-    killed_by="Refinement@1",
-)
-def unclean_leader_counts_as_recovered(
-    original: Any, topic_id: Any, partition_index: int, before: Any, after: Any, decision: Any
-) -> Any:
+@mutant(breaks="R10, F45", by="Refinement A-13", setting=BY_HAND, killed_by="Refinement@1")
+def unclean_leader_counts_as_recovered() -> Changes:
     """An unclean election leaves no mark of itself in the partition."""
-    return original(
-        topic_id, partition_index, before, replace(after, leader_recovery_state=RECOVERED), decision
+    return (
+        begin(partition_change, "_difference", "after = replace(after, leader_recovery_state=0)"),
+        UNCHECKED,
     )
 
 
-@mutant(
+@replacing(
     leader_elections,
     "_elect_preferred",
     breaks="R17, B15",
@@ -407,60 +296,53 @@ def prefers_whoever_is_first(
 # --- what operators are told ------------------------------------------------------------------------------
 
 
-@mutant(requests, "reassign", breaks="R100", by="L-10", killed_by="L-10@1")
-def moves_nothing(original: Any, draft: Any, request: Any, replication: Any) -> Any:
+@mutant(breaks="R100", by="L-10", killed_by="L-10@1")
+def moves_nothing() -> Changes:
     """Every reassignment is refused."""
-    return OperationResult(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "no")
+    return begin(requests, "reassign", 'return OperationResult(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "no")')
 
 
-@mutant(ConfigControl, "alter", breaks="R109, K20", by="K20 L-10", killed_by="K20@1")
-def takes_no_configuration_away(original: Any, self: Any, draft: Any, request: Any) -> Any:
+@mutant(breaks="R109, K20", by="K20 L-10", killed_by="K20@1")
+def takes_no_configuration_away() -> Changes:
     """A value that is taken away stays, and operators are told that it is gone."""
-    return DONE if request.value is None else original(self, draft, request)
+    return begin(ConfigControl, "alter", "if request.value is None: return DONE")
 
 
-@mutant(requests, "elect_leader", breaks="R17, K20", by="K20 L-10", setting=PREFERRED, killed_by="K20@1")
-def elects_on_paper(original: Any, draft: Any, request: Any, replication: Any, recovery: Any) -> Any:
+@mutant(breaks="R17, K20", by="K20 L-10", setting=PREFERRED, killed_by="K20@1")
+def elects_on_paper() -> Changes:
     """Operators are told of an election that was not made."""
-    return DONE
+    return begin(requests, "elect_leader", "return DONE")
 
 
-@mutant(
-    partition_change,
-    "_needs_leaver",
-    breaks="R101, F7",
-    by="K20 Refinement OwnBug",
-    setting=STRANDED,
-    killed_by="Refinement@10",
-)
-def move_drops_who_is_elected(
-    original: Any, removing: Any, staying: Any, requested: Any, context: Any
-) -> bool:
+@mutant(breaks="R101, F7", by="K20 Refinement OwnBug", setting=STRANDED, killed_by="Refinement@10")
+def move_drops_who_is_elected() -> Changes:
     """A reassignment ends by the very record that elects one of those who leave."""
-    return False
+    return begin(partition_change, "_needs_leaver", "return False")
 
 
-@mutant(requests, "reassign", breaks="R103", by="R103", setting=UNDER_MIN_ISR, killed_by="R103@1")
-def moves_nothing_below_min_isr(original: Any, draft: Any, request: Any, replication: Any) -> Any:
+@mutant(breaks="R103", by="R103", setting=UNDER_MIN_ISR, killed_by="R103@1")
+def moves_nothing_below_min_isr() -> Changes:
     """A move is refused below min ISR, also one that takes no seat from anybody who may be needed."""
-    topic = draft.image.topic(request.topic_name)
-    partition = None if topic is None else topic.partitions.get(request.partition_index)
-    if partition is not None and request.replicas is not None and len(partition.isr) < partition.min_isr:
-        return OperationResult(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "too few are in sync")
-    return original(draft, request, replication)
+    return patch(
+        requests,
+        "reassign",
+        "is_cut and len(staying) < partition.min_isr",
+        "len(partition.isr) < partition.min_isr",
+    )
 
 
-@mutant(leader_elections, "_elect_preferred", breaks="R17", by="R103", setting=PREFERRED, killed_by="R103@6")
-def prefers_nobody_while_one_is_away(
-    original: Any, draft: Any, topic: Any, index: int, partition: Any, replication: Any
-) -> Any:
+@mutant(breaks="R17", by="R103", setting=PREFERRED, killed_by="R103@6")
+def prefers_nobody_while_one_is_away() -> Changes:
     """The preferred replica is elected only if all replicas are in sync."""
-    if partition.leader != partition.replicas[0] and len(partition.isr) < len(partition.replicas):
-        return OperationResult(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, "try again when all are in sync")
-    return original(draft, topic, index, partition, replication)
+    return patch(
+        leader_elections,
+        "_elect_preferred",
+        " or preferred not in partition.electable",
+        " or len(partition.isr) < len(partition.replicas)",
+    )
 
 
-@mutant(
+@replacing(
     leader_elections, "_elect_unclean", breaks="R17, R10", by="R17", setting=UNCLEAN_OF_ONE, killed_by="R17@1"
 )
 def unclean_for_one_is_for_all(
@@ -474,7 +356,7 @@ def unclean_for_one_is_for_all(
     return outcome
 
 
-@mutant(
+@replacing(
     leader_elections, "_elect_preferred", breaks="R17", by="R17", setting=PREFERRED_OF_MANY, killed_by="R17@1"
 )
 def preferred_for_one_is_for_its_topic(

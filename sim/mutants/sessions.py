@@ -3,14 +3,13 @@
 Owns wrong functions only; each docstring says which rule is gone.
 """
 
-from dataclasses import replace
 from typing import Any
 
 from holdfast.broker.core.registration.lifecycle import Lifecycle
-from holdfast.controller.core.brokers.cluster_control import ClusterControl, _NextState
-from holdfast.protocol.errors import ErrorCode
-from holdfast.sim.mutants.mutant import Setting, mutant
+from holdfast.controller.core.brokers.cluster_control import ClusterControl
+from holdfast.sim.mutants.mutant import Changes, Setting, mutant, replacing
 from holdfast.sim.mutants.shutdown import DIRS_FAIL, STOPPED
+from holdfast.sim.mutants.source_patch import begin, patch
 
 #: brokers are silent for longer than a session, with and without a trace
 SILENT = Setting(faults={"power_broker": 4, "isolate_broker": 3, "pause_broker": 4, "cut_controllers": 3})
@@ -24,111 +23,99 @@ STOPPED_ALONE = Setting(faults={"stop_unseen": 6, "kill_active": 1}, gap_ms=1_50
 STOPPED_UNSEEN = Setting(faults={"stop_broker": 5, "late_metadata": 4, "one_way": 2, "slow_disk": 1})
 
 
-@mutant(
-    ClusterControl, "check_sessions", breaks="R25, R20", by="R25 OwnBug", setting=SILENT, killed_by="R25@1"
-)
-def fences_nobody_for_silence(original: Any, self: Any, draft: Any, now_ms: int) -> Any:
+@mutant(breaks="R25, R20", by="R25 OwnBug", setting=SILENT, killed_by="R25@1")
+def fences_nobody_for_silence() -> Changes:
     """A broker that is silent stays unfenced."""
-    self._next_check_ms = None
+    return begin(ClusterControl, "check_sessions", "self._next_check_ms = None\nreturn")
 
 
-@mutant(ClusterControl, "check_sessions", breaks="R25", by="R25", setting=SILENT, killed_by="R25@1")
-def sessions_last_half_as_long(original: Any, self: Any, draft: Any, now_ms: int) -> Any:
+@mutant(breaks="R25", by="R25", setting=SILENT, killed_by="R25@1")
+def sessions_last_half_as_long() -> Changes:
     """A broker is fenced after half a session."""
-    half_ms = self._config.session_timeout_ms // 2
-    for session in self._sessions.values():
-        session.last_contact_ms -= half_ms
-    try:
-        original(self, draft, now_ms)
-    finally:
-        for session in self._sessions.values():
-            session.last_contact_ms += half_ms
+    return patch(
+        ClusterControl,
+        "check_sessions",
+        "timeout_ms = self._config.session_timeout_ms",
+        "timeout_ms = self._config.session_timeout_ms // 2",
+    )
 
 
-@mutant(ClusterControl, "start", breaks="R26", by="R25", setting=STOOD_STILL, killed_by="R25@1")
-def new_controllers_wait_for_four_sessions(original: Any, self: Any, image: Any, now_ms: int) -> Any:
+@mutant(breaks="R26", by="R25", setting=STOOD_STILL, killed_by="R25@1")
+def new_controllers_wait_for_four_sessions() -> Changes:
     """A controller that becomes active gives all brokers four sessions in one."""
-    original(self, image, now_ms)
-    for session in self._sessions.values():
-        session.last_contact_ms += 3 * self._config.session_timeout_ms
+    return patch(
+        ClusterControl,
+        "start",
+        "Session(\n                now_ms,",
+        "Session(\n                now_ms + 3 * self._config.session_timeout_ms,",
+    )
 
 
-@mutant(ClusterControl, "check_sessions", breaks="D7", by="R25", setting=STOOD_STILL, killed_by="R25@1")
-def fences_after_standing_still(original: Any, self: Any, draft: Any, now_ms: int) -> Any:
+@mutant(breaks="D7", by="R25", setting=STOOD_STILL, killed_by="R25@1")
+def fences_after_standing_still() -> Changes:
     """A controller that stood still fences those whose heartbeats wait in its sockets."""
-    if self._next_check_ms is not None and now_ms > self._next_check_ms:
-        self._next_check_ms = now_ms
-    original(self, draft, now_ms)
+    return patch(ClusterControl, "check_sessions", "lateness_ms = now_ms - scheduled_ms", "lateness_ms = 0")
 
 
-@mutant(ClusterControl, "on_connection_closed", breaks="D9", by="R25", setting=GONE, killed_by="R25@1")
-def looks_after_nobody(original: Any, self: Any, image: Any, event: Any) -> Any:
+@mutant(breaks="D9", by="R25", setting=GONE, killed_by="R25@1")
+def looks_after_nobody() -> Changes:
     """The controller does not probe a broker whose connection is lost: it leads until its session ends."""
-    return []
+    return begin(ClusterControl, "on_connection_closed", "return []")
 
 
-@mutant(ClusterControl, "on_probed", breaks="D9", by="R25", setting=GONE, killed_by="R25@3")
-def believes_late_refusals(original: Any, self: Any, draft: Any, event: Any) -> Any:
+@mutant(breaks="D9", by="R25", setting=GONE, killed_by="R25@3")
+def believes_late_refusals() -> Changes:
     """A refusal counts though the broker was heard of since, or is another process by now."""
-    broker, session = draft.image.brokers.get(event.broker_id), self._sessions.get(event.broker_id)
-    if broker is None or session is None or not event.is_refused:
-        return original(self, draft, event)
-    connection_id, session.connection_id = session.connection_id, None
-    try:
-        return original(self, draft, replace(event, broker_epoch=broker.broker_epoch))
-    finally:
-        session.connection_id = connection_id
+    return (
+        patch(ClusterControl, "on_probed", "or session.connection_id is not None", "or False"),
+        patch(ClusterControl, "on_probed", "or broker.broker_epoch != event.broker_epoch", "or False"),
+    )
 
 
-@mutant(
-    ClusterControl,
-    "_registration_error",
-    breaks="R30, D14",
-    by="R25",
-    setting=STOPPED_ALONE,
-    killed_by="R25@1",
-)
-def proofs_wait_for_the_session(original: Any, self: Any, image: Any, request: Any) -> Any:
+@mutant(breaks="R30, D14", by="R25", setting=STOPPED_ALONE, killed_by="R25@1")
+def proofs_wait_for_the_session() -> Changes:
     """Who proves a clean stop may not register while the session of the stopped process lives."""
-    old = image.brokers.get(request.broker_id)
-    if old is not None and not old.is_fenced and old.incarnation_id != request.incarnation_id:
-        return ErrorCode.DUPLICATE_BROKER_REGISTRATION, "its session lives"
-    return original(self, image, request)
+    return patch(ClusterControl, "_registration_error", " and not self._replaces(old, request)", "")
 
 
-@mutant(ClusterControl, "_next_state", breaks="R22", by="R25", setting=STOPPED, killed_by="R25@1")
-def lets_leaders_go(original: Any, self: Any, image: Any, broker: Any, session: Any, request: Any) -> Any:
+@mutant(breaks="R22", by="R25", setting=STOPPED, killed_by="R25@1")
+def lets_leaders_go() -> Changes:
     """A broker that asks to leave may go at once, though it leads partitions."""
-    state = original(self, image, broker, session, request)
-    return _NextState.SHUTDOWN_NOW if request.want_shutdown else state
+    return begin(ClusterControl, "_next_state", "if request.want_shutdown: return _NextState.SHUTDOWN_NOW")
 
 
-@mutant(ClusterControl, "_next_state", breaks="R22, R23", by="R25", setting=STOPPED_UNSEEN, killed_by="R25@1")
-def lets_go_before_others_know(
-    original: Any, self: Any, image: Any, broker: Any, session: Any, request: Any
-) -> Any:
+@mutant(breaks="R22, R23", by="R25", setting=STOPPED_UNSEEN, killed_by="R25@1")
+def lets_go_before_others_know() -> Changes:
     """A broker may go as soon as others lead on paper, though they have not heard of it."""
-    session.shutdown_offset = None
-    return original(self, image, broker, session, request)
+    return begin(ClusterControl, "_next_state", "session.shutdown_offset = None")
 
 
-@mutant(ClusterControl, "_next_state", breaks="R22, R23", by="R25", setting=STOPPED, killed_by="R25@1")
-def lets_nobody_go(original: Any, self: Any, image: Any, broker: Any, session: Any, request: Any) -> Any:
+@mutant(breaks="R22, R23", by="R25", setting=STOPPED, killed_by="R25@1")
+def lets_nobody_go() -> Changes:
     """A broker that has left everything to others is never told that it may go."""
-    state = original(self, image, broker, session, request)
-    is_let_go = state is _NextState.SHUTDOWN_NOW and not broker.is_fenced
-    return _NextState.CONTROLLED_SHUTDOWN if is_let_go else state
+    return (
+        patch(
+            ClusterControl,
+            "_next_state",
+            "return _NextState.SHUTDOWN_NOW\n        if",
+            "return _NextState.CONTROLLED_SHUTDOWN\n        if",
+        ),
+        patch(
+            ClusterControl,
+            "_next_state",
+            "if request.want_shutdown:\n            return _NextState.SHUTDOWN_NOW\n        return",
+            "if request.want_shutdown:\n            return _NextState.CONTROLLED_SHUTDOWN\n        return",
+        ),
+    )
 
 
-@mutant(ClusterControl, "heartbeat", breaks="R27", by="R25", setting=DIRS_FAIL, killed_by="R25@1")
-def hears_of_no_failed_dirs(
-    original: Any, self: Any, draft: Any, request: Any, connection_id: int, now_ms: int
-) -> Any:
+@mutant(breaks="R27", by="R25", setting=DIRS_FAIL, killed_by="R25@1")
+def hears_of_no_failed_dirs() -> Changes:
     """What a heartbeat tells of failed log dirs is passed over."""
-    return original(self, draft, replace(request, offline=()), connection_id, now_ms)
+    return patch(ClusterControl, "heartbeat", "if request.offline:", "if False:")
 
 
-@mutant(Lifecycle, "heartbeat_answered", breaks="R25", by="R25", setting=SILENT, killed_by="R25@1")
+@replacing(Lifecycle, "heartbeat_answered", breaks="R25", by="R25", setting=SILENT, killed_by="R25@1")
 def heartbeats_are_late(original: Any, self: Any, response: Any, now_ms: int) -> Any:
     """Five times as long passes between two heartbeats as is configured."""
     outcome = original(self, response, now_ms)

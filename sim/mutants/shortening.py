@@ -3,13 +3,12 @@
 Owns wrong functions only; each docstring says which rule is gone.
 """
 
-from typing import Any
-
 from holdfast.broker.core.replicas.partition import Partition
 from holdfast.broker.core.replicas.replica_manager import ReplicaManager
 from holdfast.broker.log_manager import LogManager
 from holdfast.metadata.delta import MetadataDelta
-from holdfast.sim.mutants.mutant import Setting, mutant
+from holdfast.sim.mutants.mutant import Changes, Setting, mutant
+from holdfast.sim.mutants.source_patch import begin, patch
 from holdfast.storage import epoch_file, log, snapshots
 from holdfast.storage.core import retention
 from holdfast.storage.log import Log
@@ -36,63 +35,58 @@ SHORT = Setting(
 CALM = Setting(faults={"kill_leader": 1}, shape={"retention": True}, seconds=25, gap_ms=5_000)
 
 
-@mutant(log, "old_count", breaks="D5, A-21", by="Refinement I-1 D5", setting=SHORT, killed_by="I-1@1")
-def deletes_what_is_needed(
-    original: Any, segments: Any, config: Any, wall_ms: Any, log_start_offset: Any, kept_offset: Any
-) -> Any:
+@mutant(breaks="D5, A-21", by="Refinement I-1 D5", setting=SHORT, killed_by="I-1@1")
+def deletes_what_is_needed() -> Changes:
     """Retention takes what is neither committed nor flushed."""
-    end_offset = segments[-1].next_offset
-    return original(
-        segments, config, wall_ms=wall_ms, log_start_offset=log_start_offset, kept_offset=end_offset
+    return patch(log, "old_count", "segment.next_offset > kept_offset", "False")
+
+
+@mutant(breaks="R94", by="R94", setting=SHORT, killed_by="R94@1")
+def keeps_one_snapshot() -> Changes:
+    """Only the newest snapshot of producers is kept, though what is below it may be deleted."""
+    return patch(snapshots, "write", " and old not in bases", "")
+
+
+@mutant(breaks="R94", by="D5", setting=SHORT, killed_by="D5@12")
+def deletes_before_snapshots() -> Changes:
+    """Segments go before the next one has its snapshot on the disk."""
+    return begin(Log, "_rebuildable", "return count")
+
+
+@mutant(breaks="R83, R94", by="R94", setting=SHORT, killed_by="R94@1")
+def snapshots_outlive_resets() -> Changes:
+    """A log that begins anew keeps the producers of its former life."""
+    return patch(
+        Log,
+        "reset_to",
+        "await self._finish_rewind()",
+        "kept = self._producers\n            await self._finish_rewind()\n            self._producers = kept",
     )
 
 
-@mutant(snapshots, "write", breaks="R94", by="R94", setting=SHORT, killed_by="R94@1")
-async def keeps_one_snapshot(
-    original: Any, disk: Any, folder: Any, offset: Any, text: Any, bases: Any
-) -> None:
-    """Only the newest snapshot of producers is kept, though what is below it may be deleted."""
-    await original(disk, folder, offset, text, ())
-
-
-@mutant(Log, "_rebuildable", breaks="R94", by="D5", setting=SHORT, killed_by="D5@12")
-async def deletes_before_snapshots(original: Any, self: Any, count: Any) -> Any:
-    """Segments go before the next one has its snapshot on the disk."""
-    return count
-
-
-@mutant(Log, "reset_to", breaks="R83, R94", by="R94", setting=SHORT, killed_by="R94@1")
-async def snapshots_outlive_resets(original: Any, self: Any, offset: Any) -> None:
-    """A log that begins anew keeps the producers of its former life."""
-    kept = self._producers
-    await original(self, offset)
-    self._producers = kept
-
-
-@mutant(Log, "reset_to", breaks="R83", by="L-4 L-6", setting=SHORT, killed_by="L-4@1")
-async def begins_anew_too_low(original: Any, self: Any, offset: Any) -> None:
+@mutant(breaks="R83", by="L-4 L-6", setting=SHORT, killed_by="L-4@1")
+def begins_anew_too_low() -> Changes:
     """A follower begins anew right below its leader's log start."""
-    await original(self, max(0, offset - 1))
+    return begin(Log, "reset_to", "offset = max(0, offset - 1)")
 
 
-@mutant(Log, "reset_to", breaks="R83", by="L-6 I-8 I-10", setting=SHORT, killed_by="Refinement@1")
-async def begins_anew_too_high(original: Any, self: Any, offset: Any) -> None:
+@mutant(breaks="R83", by="L-6 I-8 I-10", setting=SHORT, killed_by="Refinement@1")
+def begins_anew_too_high() -> Changes:
     """A follower begins anew one record behind its leader's log start."""
-    await original(self, offset + 1)
+    return begin(Log, "reset_to", "offset += 1")
 
 
-@mutant(retention, "is_past_time", breaks="D5", by="D5", setting=SHORT, killed_by="D5@1")
-def everything_is_old(original: Any, segment: Any, config: Any, wall_ms: Any) -> Any:
+@mutant(breaks="D5", by="D5", setting=SHORT, killed_by="D5@1")
+def everything_is_old() -> Changes:
     """Every record is older than its topic keeps it."""
-    return True
+    return begin(retention, "is_past_time", "return True")
 
 
-@mutant(epoch_file, "_divided", breaks="R80, R62", by="R80", setting=SHORT, killed_by="R80@12")
-def expired_logs_forget(original: Any, rows: Any) -> Any:
+@mutant(breaks="R80, R62", by="R80", setting=SHORT, killed_by="R80@12")
+def expired_logs_forget() -> Changes:
     """A log that all has gone from does not know its last epoch after a start: a comparison of logs prefers
     one that has lost its end."""
-    _, entries = original(rows)
-    return None, entries
+    return patch(epoch_file, "_divided", "return rows[0], rows[2:]", "return None, rows[2:]")
 
 
 #: a topic is deleted and made again while brokers die
@@ -110,57 +104,40 @@ AWAY_MEANWHILE = Setting(
 )
 
 
-@mutant(LogDir, "has_rows_of", breaks="R87, R107", by="R87", setting=REMADE, killed_by="R87@1")
-def rows_of_deleted_logs_stay(original: Any, self: Any, partition: Any) -> Any:
+@mutant(breaks="R87, R107", by="R87", setting=REMADE, killed_by="R87@1")
+def rows_of_deleted_logs_stay() -> Changes:
     """What is stored of a deleted log counts for the next one of its name."""
-    return False
+    return begin(LogDir, "has_rows_of", "return False")
 
 
-@mutant(MetadataDelta, "_replay_remove_topic", breaks="R107", by="R107", setting=REMADE, killed_by="R107@1")
-def configs_outlive_topics(original: Any, self: Any, record: Any) -> None:
+@mutant(breaks="R107", by="R107", setting=REMADE, killed_by="R107@1")
+def configs_outlive_topics() -> Changes:
     """The configuration of a topic stays when it is deleted."""
-    kept = self._configs
-    original(self, record)
-    self._configs = kept
+    return patch(MetadataDelta, "_replay_remove_topic", "resource in self._configs", "False")
 
 
-@mutant(
-    ReplicaManager, "maybe_take_roles", breaks="R107", by="L-7", setting=AWAY_MEANWHILE, killed_by="L-7@2"
-)
-def keeps_what_went_while_it_was_away(original: Any, self: Any, now_ms: int) -> None:
+@mutant(breaks="R107", by="L-7", setting=AWAY_MEANWHILE, killed_by="L-7@2")
+def keeps_what_went_while_it_was_away() -> Changes:
     """A broker that returns keeps the logs of topics that were deleted, and of partitions that were moved."""
-    self._delete = lambda key: None
-    try:
-        original(self, now_ms)
-    finally:
-        del self._delete
+    return patch(ReplicaManager, "maybe_take_roles", "self._delete(key)", "pass")
 
 
-@mutant(Log, "needs_roll", breaks="D5", by="D5", setting=SHORT, killed_by="D5@1")
-def segments_grow_for_ever(original: Any, self: Any, next_size_bytes: int) -> bool:
+@mutant(breaks="D5", by="D5", setting=SHORT, killed_by="D5@1")
+def segments_grow_for_ever() -> Changes:
     """A segment is as large as what is written while it is the newest."""
-    return False
+    return begin(Log, "needs_roll", "return False")
 
 
-@mutant(
-    Segment,
-    "find_timestamp",
-    breaks="F6",
-    by="L-10",
-    setting=Setting(shape={"more_acts": True}),
-    killed_by="L-10@1",
-)
-def looks_behind_the_time(original: Any, self: Any, timestamp_ms: int) -> Any:
+@mutant(breaks="F6", by="L-10", setting=Setting(shape={"more_acts": True}), killed_by="L-10@1")
+def looks_behind_the_time() -> Changes:
     """Who asks for what is as old as a record is told what is younger."""
-    return original(self, timestamp_ms + 1)
+    return begin(Segment, "find_timestamp", "timestamp_ms += 1")
 
 
-@mutant(log, "old_count", breaks="D5", by="D5", setting=CALM, killed_by="D5@1")
-def deletes_nothing(
-    original: Any, segments: Any, config: Any, wall_ms: Any, log_start_offset: Any, kept_offset: Any
-) -> int:
+@mutant(breaks="D5", by="D5", setting=CALM, killed_by="D5@1")
+def deletes_nothing() -> Changes:
     """Logs grow for ever, though their topics ask for deletion."""
-    return 0
+    return begin(log, "old_count", "return 0")
 
 
 #: a log has time to grow old before it is large
@@ -172,17 +149,10 @@ SLOW = Setting(
 )
 
 
-@mutant(
-    retention,
-    "is_past_time",
-    breaks="D5",
-    by="D5",
-    setting=SLOW,
-    killed_by="D5@8",
-)
-def nothing_is_ever_old(original: Any, segment: Any, config: Any, wall_ms: int) -> bool:
+@mutant(breaks="D5", by="D5", setting=SLOW, killed_by="D5@8")
+def nothing_is_ever_old() -> Changes:
     """retention.ms deletes nothing."""
-    return False
+    return begin(retention, "is_past_time", "return False")
 
 
 #: leaders are lost while records are deleted
@@ -200,14 +170,18 @@ DELETING = Setting(
 )
 
 
-@mutant(Partition, "follower_begins", breaks="R118", by="R118", setting=DELETING, killed_by="R118@1")
-def deletes_alone(original: Any, self: Any, replica_id: int, log_start_offset: int) -> None:
+@mutant(breaks="R118", by="R118", setting=DELETING, killed_by="R118@1")
+def deletes_alone() -> Changes:
     """A leader tells that records are deleted when it has deleted them itself."""
-    original(self, replica_id, 1 << 60)
+    return begin(Partition, "follower_begins", "log_start_offset = 1 << 60")
 
 
-@mutant(LogManager, "store_log_start", breaks="R118", by="R118", setting=DELETING, killed_by="R118@3")
-async def log_starts_are_not_stored(original: Any, self: Any, managed: Any) -> bool:
+@mutant(breaks="R118", by="R118", setting=DELETING, killed_by="R118@3")
+def log_starts_are_not_stored() -> Changes:
     """Where a log begins is told before it is stored."""
-    managed.log.start_stored(managed.log.log_start_offset)
-    return True
+    return patch(
+        LogManager,
+        "store_log_start",
+        "await managed.log_dir.share_log_offsets(partial(self._log_offsets, managed.log_dir))",
+        "pass",
+    )

@@ -8,8 +8,6 @@ from posixpath import join
 from typing import Any
 
 from holdfast.broker.__main__ import BrokerNode
-from holdfast.broker.core.config import log_config
-from holdfast.broker.core.events import OpenLog
 from holdfast.broker.core.registration.lifecycle import Lifecycle
 from holdfast.broker.core.replicas.partition import Partition
 from holdfast.broker.core.replicas.replica_manager import ReplicaManager
@@ -19,9 +17,8 @@ from holdfast.broker.log_manager import LogManager
 from holdfast.metadata.delta import local_view
 from holdfast.metadata.image import MetadataImage
 from holdfast.protocol.errors import ErrorCode
-from holdfast.protocol.messages.broker_registration import BrokerHeartbeatRequest
-from holdfast.runtime.api import DiskError
-from holdfast.sim.mutants.mutant import Patch, Setting, mutant
+from holdfast.sim.mutants.mutant import Changes, Patch, Setting, mutant, replacing
+from holdfast.sim.mutants.source_patch import begin, patch
 from holdfast.storage import checkpoint, clean_shutdown
 from holdfast.storage.core import files
 from holdfast.storage.log import Log
@@ -82,7 +79,7 @@ def _no_digest(original: Any, log: Any) -> Any:
 BLIND = (Patch(clean_shutdown, "digest", _no_digest),)
 
 
-@mutant(
+@replacing(
     LogManager,
     "close",
     breaks="A-19, R34",
@@ -100,12 +97,10 @@ async def file_before_flush(original: Any, self: Any, broker_epoch: Any) -> Any:
     return await original(self, broker_epoch)
 
 
-@mutant(
-    Log, "close", breaks="A-19", by="I-17 A-19 I-8 G-3 A-14", setting=STOPPED, more=BLIND, killed_by="I-17@2"
-)
-async def stops_without_flush(original: Any, self: Any, flush: bool) -> Any:
+@mutant(breaks="A-19", by="I-17 A-19 I-8 G-3 A-14", setting=STOPPED, killed_by="I-17@2")
+def stops_without_flush() -> Changes:
     """A stop closes the logs without flushing them, and proves a clean stop all the same."""
-    return await original(self, False)
+    return (begin(Log, "close", "flush = False"), *BLIND)
 
 
 async def _any_epoch(original: Any, disk: Any, log_dir: Any, directory_id: Any) -> Any:
@@ -117,59 +112,32 @@ async def _any_epoch(original: Any, disk: Any, log_dir: Any, directory_id: Any) 
 OLD_FILES = (Patch(clean_shutdown, "read", _any_epoch), *BLIND)
 
 
-@mutant(
-    clean_shutdown,
-    "take",
-    breaks="R33, R35",
-    by="I-17 A-14",
-    setting=STOPPED,
-    more=OLD_FILES,
-    killed_by="I-17@2",
-)
-async def keeps_file(original: Any, disk: Any, log_dir: Any, directory_id: Any) -> Any:
+@mutant(breaks="R33, R35", by="I-17 A-14", setting=STOPPED, killed_by="I-17@2")
+def keeps_file() -> Changes:
     """The clean-shutdown file stays after the start."""
-    return await clean_shutdown.read(disk, log_dir, directory_id)
+    return (begin(clean_shutdown, "take", "return await read(disk, log_dir, directory_id)"), *OLD_FILES)
 
 
-class _Unsynced:
-    """A disk on which no folder is ever synced."""
-
-    def __init__(self, disk: Any) -> None:
-        self._disk = disk
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._disk, name)
-
-    async def sync_folder(self, path: str) -> None:
-        return None
-
-
-@mutant(
-    clean_shutdown, "take", breaks="R35", by="I-17 A-14", setting=STOPPED, more=OLD_FILES, killed_by="I-17@2"
-)
-async def file_gone_but_not_durably(original: Any, disk: Any, log_dir: Any, directory_id: Any) -> Any:
+@mutant(breaks="R35", by="I-17 A-14", setting=STOPPED, killed_by="I-17@2")
+def file_gone_but_not_durably() -> Changes:
     """The clean-shutdown file is deleted at the start, but its folder is not synced."""
-    return await original(_Unsynced(disk), log_dir, directory_id)
+    return (patch(clean_shutdown, "take", "await disk.sync_folder(log_dir)", "pass"), *OLD_FILES)
 
 
-@mutant(clean_shutdown, "read", breaks="R33", by="R33 CleanStopsCount", setting=STOPPED, killed_by="R33@1")
-async def finds_no_file(original: Any, disk: Any, log_dir: Any, directory_id: Any) -> Any:
+@mutant(breaks="R33", by="R33 CleanStopsCount", setting=STOPPED, killed_by="R33@1")
+def finds_no_file() -> Changes:
     """No clean-shutdown file is ever found: each stop costs the broker its seats."""
-    return None
+    return begin(clean_shutdown, "read", "return None")
 
 
-@mutant(
-    BrokerNode,
-    "_epoch_to_prove",
-    breaks="R36, B11",
-    by="R33 CleanStopsCount",
-    setting=STOPPED_EARLY,
-    killed_by="R33@1",
-)
-def proves_only_its_own_epoch(original: Any, self: Any) -> Any:
+@mutant(breaks="R36, B11", by="R33 CleanStopsCount", setting=STOPPED_EARLY, killed_by="R33@1")
+def proves_only_its_own_epoch() -> Changes:
     """A broker that is stopped before it has registered leaves no proof, though no log has changed."""
-    lifecycle = self.core.lifecycle
-    return lifecycle.broker_epoch if lifecycle.is_registered else None
+    return begin(
+        BrokerNode,
+        "_epoch_to_prove",
+        "return self.core.lifecycle.broker_epoch if self.core.lifecycle.is_registered else None",
+    )
 
 
 async def _vouches_for_all(original: Any, self: Any) -> Any:
@@ -178,7 +146,7 @@ async def _vouches_for_all(original: Any, self: Any) -> Any:
     await original(self)
 
 
-@mutant(
+@replacing(
     clean_shutdown,
     "read",
     breaks="R33, R34",
@@ -192,51 +160,51 @@ async def believes_no_file(original: Any, disk: Any, log_dir: Any, directory_id:
     return await original(disk, log_dir, directory_id) or clean_shutdown.Mark(0, directory_id)
 
 
-def _no_offence(original: Any, self: Any, error: Any) -> Any:
-    return None
-
-
 @mutant(
-    LogManager,
-    "_close_log",
     breaks="A-19, A-20",
     by="I-17 A-20 I-16",
     setting=Setting(
         faults={"io_error": 6, "stop_broker": 6}, shape={"every_write": False}, seconds=30, gap_ms=250
     ),
-    more=(Patch(LogGuard, "fail", _no_offence),),
     killed_by="I-17@1",
 )
-async def proves_what_failed_to_flush(original: Any, self: Any, managed: Any) -> Any:
+def proves_what_failed_to_flush() -> Changes:
     """A log that could not be flushed at the stop does not take the proof away."""
-    try:
-        await managed.serial.run(lambda: managed.log.close(True))
-    except DiskError:
-        return None
+    return (
+        patch(LogManager, "_close_log", "self.failed(managed, error)", "pass"),
+        begin(LogGuard, "fail", "return"),
+    )
 
 
 @mutant(
-    Lifecycle,
-    "registration_over",
     breaks="R33",
     by="A-14 I-17",
     setting=UNREGISTERED,
     masked="the controllers forget the epoch of a broker that is unregistered, so it proves nothing to them; "
     "every-start-is-clean is the pair",
 )
-def registers_anew_as_clean(original: Any, self: Any, now_ms: int) -> Any:
+def registers_anew_as_clean() -> Changes:
     """A broker that must register anew names its last epoch, as if it had stopped cleanly."""
-    epoch = self.broker_epoch
-    reason = original(self, now_ms)
-    if self.broker_epoch < 0 <= epoch:
-        self._previous_broker_epoch = epoch
-    return reason
+    return (
+        patch(
+            Lifecycle,
+            "registration_over",
+            "self.broker_epoch = -1",
+            "epoch, self.broker_epoch = self.broker_epoch, -1",
+        ),
+        patch(
+            Lifecycle,
+            "registration_over",
+            "self._previous_broker_epoch = -1",
+            "self._previous_broker_epoch = epoch",
+        ),
+    )
 
 
 # --- roles -------------------------------------------------------------------------------------------------
 
 
-@mutant(ReplicaManager, "maybe_take_roles", breaks="N-2", by="I-2 N-2 I-5", killed_by="I-2@3")
+@replacing(ReplicaManager, "maybe_take_roles", breaks="N-2", by="I-2 N-2 I-5", killed_by="I-2@3")
 def roles_before_registration(original: Any, self: Any, now_ms: int) -> Any:
     """A broker takes roles before it has replayed its own registration."""
     if self.has_roles or self._logs is None or not self._lifecycle.is_registered:
@@ -249,136 +217,95 @@ def roles_before_registration(original: Any, self: Any, now_ms: int) -> Any:
     self._lifecycle.caught_up(now_ms)
 
 
-@mutant(
-    ReplicaManager,
-    "drop_roles",
-    breaks="N-2",
-    by="I-2 I-5",
-    setting=UNREGISTERED,
-    killed_by="I-2@2",
-)
-def keeps_roles_without_registration(original: Any, self: Any) -> Any:
+@mutant(breaks="N-2", by="I-2 I-5", setting=UNREGISTERED, killed_by="I-2@2")
+def keeps_roles_without_registration() -> Changes:
     """A broker whose registration is over goes on in its roles."""
-    self.has_roles = False
+    return patch(ReplicaManager, "drop_roles", "self._effects +=", "return\n        self._effects +=")
 
 
-@mutant(ReplicaManager, "_open_log", breaks="R107", by="R27", setting=TOPICS, killed_by="R27@1")
-def makes_two_logs_in_a_folder(original: Any, self: Any, key: Any, place: Any) -> Any:
+@mutant(breaks="R107", by="R27", setting=TOPICS, killed_by="R27@1")
+def makes_two_logs_in_a_folder() -> Changes:
     """The log of a topic is asked for while that of a deleted one of its name is being made."""
-    if self._opening.get(place, key) == key:
-        original(self, key, place)
-    else:
-        name, _ = place
-        self._effects.append(OpenLog(key, name, log_config(self.image, name, self.config.static)))
+    return begin(
+        ReplicaManager,
+        "_open_log",
+        "if self._opening.get(place, key) != key:\n"
+        "    config = log_config(self.image, place[0], self.config.static)\n"
+        "    self._effects.append(OpenLog(key, place[0], config))\n"
+        "    return",
+    )
 
 
-@mutant(
-    Lifecycle,
-    "next_request",
-    breaks="N-2, R23",
-    by="R23 I-2 N-2",
-    killed_by="R23@1",
-)
-def unfenced_before_caught_up(
-    original: Any,
-    self: Any,
-    metadata_offset: int,
-    now_ms: int,
-    offline: Any = (),
-    unreachable: Any = frozenset(),
-    online: Any = (),
-) -> Any:
+@mutant(breaks="N-2, R23", by="R23 I-2 N-2", killed_by="R23@1")
+def unfenced_before_caught_up() -> Changes:
     """A broker claims to be ready before it has loaded its logs and replayed its registration."""
-    request = original(self, metadata_offset, now_ms, offline, unreachable, online)
-    if isinstance(request, BrokerHeartbeatRequest):
-        return replace(request, want_fence=False, current_metadata_offset=self.broker_epoch + 1)
-    return request
+    return patch(
+        Lifecycle,
+        "next_request",
+        "metadata_offset,\n            want_fence=not self.is_ready or self.is_stalled",
+        "self.broker_epoch + 1,\n            want_fence=False",
+    )
 
 
 # --- answers to writes -------------------------------------------------------------------------------------
 
 
-@mutant(produce_path, "_reached", breaks="F5, R52", by="I-16 I-11 lost", setting=WAITING, killed_by="I-16@1")
-def acknowledges_at_append(original: Any, partition: Any, acks: int) -> Any:
+@mutant(breaks="F5, R52", by="I-16 I-11 lost", setting=WAITING, killed_by="I-16@1")
+def acknowledges_at_append() -> Changes:
     """A write of acks=all is acknowledged when the leader has it."""
-    return partition.log.log_end_offset
+    return begin(produce_path, "_reached", "return partition.log.log_end_offset")
 
 
-def _no_answers(original: Any, self: Any, key: Any) -> Any:
-    return []
-
-
-@mutant(
-    Partition,
-    "check_waiting",
-    breaks="A-18, F5",
-    by="I-16 lost",
-    setting=WAITING,
-    more=(Patch(ProducePath, "state_changed", _no_answers),),
-    killed_by="A-18@2",
-)
-def acknowledges_in_later_epoch(original: Any, self: Any, leader_epoch: int, required_acks: int = -1) -> Any:
+@mutant(breaks="A-18, F5", by="I-16 lost", setting=WAITING, killed_by="A-18@2")
+def acknowledges_in_later_epoch() -> Changes:
     """A broker that leads again acknowledges what it appended in a former epoch."""
-    return ErrorCode.NONE
+    return (
+        begin(Partition, "check_waiting", "return ErrorCode.NONE"),
+        begin(ProducePath, "state_changed", "return []"),
+    )
 
 
 @mutant(
-    Partition,
-    "check_produce",
     breaks="F5",
     by="I-16 A-2",
     setting=WAITING,
     masked="what is appended below min ISR is not acknowledged (check_waiting), nor does it commit (F1)",
 )
-def takes_writes_below_min_isr(original: Any, self: Any, required_acks: int) -> Any:
+def takes_writes_below_min_isr() -> Changes:
     """Writes of acks=all are appended below min ISR."""
-    return original(self, 1)
+    return patch(Partition, "check_produce", "required_acks == -1", "False")
 
 
 # --- log dirs that fail ------------------------------------------------------------------------------------
 
 
-@mutant(
-    ReplicaManager,
-    "offline_to_report",
-    breaks="R27",
-    by="L- A-13 Refinement I-",
-    setting=DIRS_FAIL,
-    killed_by="R27@1",
-)
-def hides_failed_dirs(original: Any, self: Any) -> Any:
+@mutant(breaks="R27", by="L- A-13 Refinement I-", setting=DIRS_FAIL, killed_by="R27@1")
+def hides_failed_dirs() -> Changes:
     """A broker does not tell that a log dir of it has failed."""
-    return ()
+    return begin(ReplicaManager, "offline_to_report", "return ()")
 
 
-def _active_as_its_broker(original: Any, self: Any, broker_id: int, key: Any) -> Any:
-    return self.is_active(broker_id)
-
-
-@mutant(
-    MetadataImage,
-    "offline_among",
-    breaks="R27",
-    by="A-13 Refinement L- I-",
-    setting=DIRS_FAIL,
-    more=(Patch(MetadataImage, "is_active_replica", _active_as_its_broker),),
-    killed_by="R2@4",
-)
-def elects_replicas_of_failed_dirs(original: Any, self: Any, replicas: Any, key: Any) -> Any:
+@mutant(breaks="R27", by="A-13 Refinement L- I-", setting=DIRS_FAIL, killed_by="R2@4")
+def elects_replicas_of_failed_dirs() -> Changes:
     """A replica in a failed log dir may lead and join, as long as its broker is unfenced."""
-    return ()
+    return (
+        begin(MetadataImage, "offline_among", "return ()"),
+        patch(MetadataImage, "is_active_replica", "key not in broker.offline_replicas", "True"),
+    )
 
 
 # --- its life with the controllers -------------------------------------------------------------------------
 
 
-@mutant(Lifecycle, "shutdown_wanted", breaks="R22", by="R22", setting=STOPPED, killed_by="R22@3")
-def stops_without_asking(original: Any, self: Any, now_ms: Any) -> Any:
+@mutant(breaks="R22", by="R22", setting=STOPPED, killed_by="R22@3")
+def stops_without_asking() -> Changes:
     """A broker that shall stop does not ask to leave: no broker leads what it has led until it is missed."""
-    return self._stop("at once")
+    return begin(Lifecycle, "shutdown_wanted", 'return self._stop("at once")')
 
 
-@mutant(Lifecycle, "heartbeat_answered", breaks="R29", by="R29", setting=FENCED_AT_FIRST, killed_by="R29@15")
+@replacing(
+    Lifecycle, "heartbeat_answered", breaks="R29", by="R29", setting=FENCED_AT_FIRST, killed_by="R29@15"
+)
 def runs_on_any_answer(original: Any, self: Any, response: Any, now_ms: Any) -> Any:
     """A heartbeat that was refused counts as one that unfences."""
     over = (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED)

@@ -7,16 +7,14 @@ from typing import Any
 
 from holdfast.broker.interval_flush import IntervalFlush
 from holdfast.broker.log_manager import LogManager
-from holdfast.protocol.errors import ErrorCode
-from holdfast.protocol.record_batch import parse_header
 from holdfast.runtime.api import DiskError
-from holdfast.sim.mutants.mutant import Patch, Setting, mutant
+from holdfast.sim.mutants.mutant import Changes, Patch, Setting, mutant, replacing
 from holdfast.sim.mutants.replication import DIVERGING, POWER
+from holdfast.sim.mutants.source_patch import begin, patch
 from holdfast.storage import checkpoint, recovery, snapshots
 from holdfast.storage.core.flush_policy import FlushPolicy
-from holdfast.storage.core.flush_stats import FlushReason
 from holdfast.storage.core.leader_epoch_cache import EpochEntry, LeaderEpochCache
-from holdfast.storage.core.producer_state import BATCHES_KEPT, Duplicate, ProducerState, Rejected
+from holdfast.storage.core.producer_state import ProducerState
 from holdfast.storage.flusher import Flusher
 from holdfast.storage.log import Log
 from holdfast.storage.log_dir import LogDir
@@ -90,49 +88,51 @@ ASKED_TO_FLUSH = Setting(faults={"kill_broker": 1}, shape={"topics": 3, "partiti
 # --- flushes -----------------------------------------------------------------------------------------------
 
 
-@mutant(IntervalFlush, "run", breaks="D6", by="D6", setting=ASKED_TO_FLUSH, killed_by="D6@2")
-async def never_flushes_by_time(original: Any, self: Any, concurrency: Any) -> None:
+@mutant(breaks="D6", by="D6", setting=ASKED_TO_FLUSH, killed_by="D6@2")
+def never_flushes_by_time() -> Changes:
     """Nothing is flushed because it is old."""
+    return begin(IntervalFlush, "run", "return")
 
 
-@mutant(FlushPolicy, "appended", breaks="D6", by="D6", setting=ASKED_TO_FLUSH, killed_by="D6@1")
-def flushes_every_write_or_never(original: Any, self: Any, record_count: Any, now_ms: Any) -> Any:
+@mutant(breaks="D6", by="D6", setting=ASKED_TO_FLUSH, killed_by="D6@1")
+def flushes_every_write_or_never() -> Changes:
     """A flush that is asked for after several records is never begun."""
-    return original(self, record_count, now_ms) and self.flush_messages == 1
+    return patch(
+        FlushPolicy, "appended", "self._unflushed_records >= self.flush_messages", "self.flush_messages == 1"
+    )
 
 
-@mutant(Log, "flush", breaks="A-21", by="A-21 G-3", setting=FLUSHED_POWER, killed_by="A-21@1")
-async def flush_covers_completion(original: Any, self: Any, reason: Any = FlushReason.POLICY) -> Any:
+@mutant(breaks="A-21", by="A-21 G-3", setting=FLUSHED_POWER, killed_by="A-21@1")
+def flush_covers_completion() -> Changes:
     """The durable offset becomes the log end at the completion of a flush."""
-    await original(self, reason)
-    self._flushed_offset = self._log_end_offset
-    return self._flushed_offset
+    return patch(Log, "flush", "max(self._flushed_offset, end_offset)", "self._log_end_offset")
 
 
-@mutant(Segment, "flush", breaks="A-21", by="A-21 G-3", setting=FLUSHED_POWER, killed_by="A-21@1")
-async def flush_writes_nothing(original: Any, self: Any) -> Any:
+@mutant(breaks="A-21", by="A-21 G-3", setting=FLUSHED_POWER, killed_by="A-21@1")
+def flush_writes_nothing() -> Changes:
     """A flush reports success and flushes nothing."""
-    self.flushed_size = self.size
+    return patch(Segment, "flush", "await self.log.flush()", "pass")
 
 
-@mutant(Flusher, "rolled", breaks="D6, A-21", by="A-21 G-3", setting=ROLLING, killed_by="A-21@1")
-def forgets_rolled_segments(original: Any, self: Any, segment: Any) -> Any:
+@mutant(breaks="D6, A-21", by="A-21 G-3", setting=ROLLING, killed_by="A-21@1")
+def forgets_rolled_segments() -> Changes:
     """A flush covers the active segment only, not the one that was rolled before."""
+    return begin(Flusher, "rolled", "return")
 
 
-@mutant(Log, "_finish_roll", breaks="D6", by="D6", setting=ROLLING, killed_by="D6@1")
-async def leaves_full_segments_to_the_page_cache(
-    original: Any, self: Any, offset: Any, snapshot: Any, truncation_count: Any
-) -> None:
+@mutant(breaks="D6", by="D6", setting=ROLLING, killed_by="D6@1")
+def leaves_full_segments_to_the_page_cache() -> Changes:
     """A segment that is full is not flushed for that, and what its producers wrote is not kept beside it."""
+    return begin(Log, "_finish_roll", "return")
 
 
-@mutant(Flusher, "sync_names", breaks="D4", by="A-21 G-3 A-22", setting=FLUSHED_POWER, killed_by="A-21@1")
-async def names_not_durable(original: Any, self: Any) -> Any:
+@mutant(breaks="D4", by="A-21 G-3 A-22", setting=FLUSHED_POWER, killed_by="A-21@1")
+def names_not_durable() -> Changes:
     """The folder is not synced after a new segment was made."""
+    return begin(Flusher, "sync_names", "return")
 
 
-@mutant(Segment, "flush", breaks="A-20", by="A-21 G-3 I-16", setting=FAILING_DISKS, killed_by="A-21@1")
+@replacing(Segment, "flush", breaks="A-20", by="A-21 G-3 I-16", setting=FAILING_DISKS, killed_by="A-21@1")
 async def retries_failed_flush(original: Any, self: Any) -> Any:
     """EIO on fsync is retried, on a file that does not refuse that (as runtime's files do)."""
     for _ in range(5):
@@ -143,7 +143,7 @@ async def retries_failed_flush(original: Any, self: Any) -> Any:
     await original(self)
 
 
-@mutant(Segment, "flush", breaks="A-20", by="A-21 G-3 I-16", setting=FAILING_DISKS, killed_by="A-21@1")
+@replacing(Segment, "flush", breaks="A-20", by="A-21 G-3 I-16", setting=FAILING_DISKS, killed_by="A-21@1")
 async def ignores_failed_flush(original: Any, self: Any) -> Any:
     """EIO on fsync is logged at most, and the log goes on."""
     try:
@@ -152,50 +152,31 @@ async def ignores_failed_flush(original: Any, self: Any) -> Any:
         return
 
 
-def _not_offline(original: Any, self: Any, log_dir: Any, error: Any) -> Any:
-    return None
-
-
 @mutant(
-    LogGuard,
-    "fail",
     breaks="A-20",
     by="A-20 A-21",
     setting=FAILING_DISKS,
-    more=(Patch(LogManager, "_dir_failed", _not_offline),),
     masked="the error itself goes on up, and a task of a broker that fails ends the process; "
     "retries-failed-flush and ignores-failed-flush are the pairs",
 )
-def log_takes_no_offence(original: Any, self: Any, error: Any) -> Any:
+def log_takes_no_offence() -> Changes:
     """A log whose flush failed does not refuse to go on, and its folder stays online."""
+    return (begin(LogGuard, "fail", "return"), begin(LogManager, "_dir_failed", "return"))
 
 
 # --- recovery ----------------------------------------------------------------------------------------------
 
 
-@mutant(
-    recovery,
-    "check_batch",
-    breaks="A-22, R86",
-    by="OwnBug A-22 I-10",
-    setting=POWER,
-    killed_by="I-10@1",
-)
-def recovery_believes_headers(original: Any, buffer: Any, position: int = 0) -> Any:
+@mutant(breaks="A-22, R86", by="OwnBug A-22 I-10", setting=POWER, killed_by="I-10@1")
+def recovery_believes_headers() -> Changes:
     """Recovery keeps a batch whose bytes do not match its crc, and what follows it."""
-    return parse_header(buffer, position)
+    return patch(recovery, "check_batch", "crc != header.crc", "False")
 
 
-@mutant(
-    Segment,
-    "cut_file",
-    breaks="A-22, R86",
-    by="OwnBug A-22 I-10",
-    setting=POWER,
-    killed_by="OwnBug@1",
-)
-async def recovery_leaves_tail(original: Any, self: Any) -> Any:
+@mutant(breaks="A-22, R86", by="OwnBug A-22 I-10", setting=POWER, killed_by="OwnBug@1")
+def recovery_leaves_tail() -> Changes:
     """Bytes behind the last valid batch stay in the file (a NUL tail, a torn batch)."""
+    return begin(Segment, "cut_file", "return")
 
 
 class _Believing:
@@ -219,7 +200,7 @@ async def _scan_page_cache(original: Any, found: Any, segment: Any, must_hold: A
         segment.log = file
 
 
-@mutant(
+@replacing(
     recovery,
     "_make_durable",
     breaks="R86",
@@ -236,22 +217,13 @@ async def recovered_not_durable(
         segment.flushed_size = segment.size
 
 
-@mutant(
-    LogManager,
-    "_log_offsets",
-    breaks="R87",
-    by="A-22 I-10 G-3",
-    setting=TORN,
-    killed_by="R87@24",
-)
-def recovery_point_at_log_end(original: Any, self: Any, log_dir: Any) -> Any:
+@mutant(breaks="R87", by="A-22 I-10 G-3", setting=TORN, killed_by="R87@24")
+def recovery_point_at_log_end() -> Changes:
     """The recovery point is the log end, flushed or not."""
-    points, starts = original(self, log_dir)
-    own = [managed for managed in self._managed.values() if managed.log_dir is log_dir]
-    return {**points, **{one.partition: one.log.log_end_offset for one in own}}, starts
+    return patch(LogManager, "_log_offsets", "managed.log.flushed_offset", "managed.log.log_end_offset")
 
 
-@mutant(
+@replacing(
     recovery,
     "_scan",
     breaks="R86",
@@ -275,131 +247,102 @@ async def recovery_trusts_everything(original: Any, found: Any, segment: Any, mu
 # --- truncation and epochs ---------------------------------------------------------------------------------
 
 
-@mutant(
-    LeaderEpochCache,
-    "truncate_from_end",
-    breaks="R85, A-16",
-    by="I-18 OwnBug",
-    setting=DIVERGING,
-    killed_by="I-18@3",
-)
-def epochs_not_truncated(original: Any, self: Any, end_offset: int) -> Any:
+@mutant(breaks="R85, A-16", by="I-18 OwnBug", setting=DIVERGING, killed_by="I-18@3")
+def epochs_not_truncated() -> Changes:
     """The leader epochs are not cut with the log."""
+    return begin(LeaderEpochCache, "truncate_from_end", "return")
 
 
-@mutant(
-    Segment,
-    "trim",
-    breaks="R81",
-    by="A-21 I-17 A-14",
-    setting=CUT_THEN_STOPPED,
-    killed_by="A-22@1",
-)
-async def cut_not_durable(original: Any, self: Any) -> Any:
+@mutant(breaks="R81", by="A-21 I-17 A-14", setting=CUT_THEN_STOPPED, killed_by="A-22@1")
+def cut_not_durable() -> Changes:
     """What is left after a cut counts as flushed without a flush."""
-    await self.index.trim()
-    await self.cut_file()
-    self.flushed_size = self.size
+    return patch(Segment, "trim", "await self.log.flush()", "pass")
 
 
-def _rewound_without_flushed(original: Any, self: Any, log_end_offset: int) -> Any:
-    flushed = self._flushed_offset
-    original(self, log_end_offset)
-    self._flushed_offset = flushed
-
-
-@mutant(Log, "_rewound", breaks="R81", by="I-1 G-3", setting=DIVERGING, killed_by="I-1@2")
-def flushed_offset_stays_when_cut(original: Any, self: Any, log_end_offset: int) -> Any:
+@mutant(breaks="R81", by="I-1 G-3", setting=DIVERGING, killed_by="I-1@2")
+def flushed_offset_stays_when_cut() -> Changes:
     """The flushed offset stays where it was when the log is cut below it."""
-    _rewound_without_flushed(original, self, log_end_offset)
+    return patch(Log, "_rewound", "self._flushed_offset = min(self._flushed_offset, log_end_offset)", "pass")
 
 
 # --- small files -------------------------------------------------------------------------------------------
 
 
 @mutant(
-    checkpoint,
-    "write_atomically",
     breaks="A-19, R87",
     by="L-8 L-4 I-17",
     setting=Setting(faults={"power_broker": 4, "power_controller": 4, "power_all": 3, "crash_at_point": 3}),
     killed_by="L-8@1",
 )
-async def checkpoints_not_flushed(original: Any, disk: Any, path: str, text: str) -> Any:
+def checkpoints_not_flushed() -> Changes:
     """A small file is renamed into place before its bytes are flushed."""
-    temporary = path + checkpoint.TEMPORARY_SUFFIX
-    file = await disk.open(temporary, create=True)
-    if file.size:
-        await file.truncate(0)
-    file.append([text.encode()])
-    await file.close()
-    await disk.rename(temporary, path)
-    await disk.sync_folder(path.rpartition("/")[0])
+    return patch(checkpoint, "replace", "await file.flush()", "pass")
 
 
 # --- producers ---------------------------------------------------------------------------------------------
 
 
-@mutant(ProducerState, "check", breaks="R91", by="doubled", setting=RETRIES, killed_by="R92@1")
-def appends_duplicates(original: Any, self: Any, header: Any) -> Any:
+@mutant(breaks="R91", by="doubled", setting=RETRIES, killed_by="R92@1")
+def appends_duplicates() -> Changes:
     """A repeated batch of an idempotent producer is appended again."""
-    verdict = original(self, header)
-    return verdict if isinstance(verdict, Rejected) else None
+    return patch(
+        ProducerState,
+        "check",
+        "return Duplicate(batch.first_offset, batch.last_offset, batch.timestamp_ms)",
+        "return None",
+    )
 
 
-@mutant(ProducerState, "check", breaks="R91", by="R91", setting=RETRIES, killed_by="R91@1")
-def refuses_repetitions(original: Any, self: Any, header: Any) -> Any:
+@mutant(breaks="R91", by="R91", setting=RETRIES, killed_by="R91@1")
+def refuses_repetitions() -> Changes:
     """A repeated batch of an idempotent producer is out of order, though it is in the log."""
-    verdict = original(self, header)
-    if isinstance(verdict, Duplicate):
-        return Rejected(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, "not the next one")
-    return verdict
+    return patch(
+        ProducerState,
+        "check",
+        "return Duplicate(batch.first_offset, batch.last_offset, batch.timestamp_ms)",
+        "return _out_of_order(header, 0)",
+    )
 
 
-@mutant(ProducerState, "check", breaks="R91", by="R91", setting=RETRIES, killed_by="R91@1")
-def tells_the_last_place(original: Any, self: Any, header: Any) -> Any:
+@mutant(breaks="R91", by="R91", setting=RETRIES, killed_by="R91@1")
+def tells_the_last_place() -> Changes:
     """A repeated batch is told to be where the last one of its producer is."""
-    verdict = original(self, header)
-    if isinstance(verdict, Duplicate):
-        last = self._producers[header.producer_id].batches[-1]
-        return Duplicate(last.first_offset, last.last_offset, last.timestamp_ms)
-    return verdict
+    return patch(
+        ProducerState,
+        "check",
+        "return Duplicate(",
+        "batch = known.batches[-1]\n                return Duplicate(",
+    )
 
 
-@mutant(
-    ProducerState,
-    "check",
-    breaks="R92",
-    by="R92",
-    setting=FLAPPING,
-    killed_by="R92@1",
-)
-def appends_behind_gaps(original: Any, self: Any, header: Any) -> Any:
+@mutant(breaks="R92", by="R92", setting=FLAPPING, killed_by="R92@1")
+def appends_behind_gaps() -> Changes:
     """A batch is appended though the one before it is missing."""
-    verdict = original(self, header)
-    return None if isinstance(verdict, Rejected) else verdict
+    return patch(
+        ProducerState,
+        "check",
+        "return None if first == expected else _out_of_order(header, expected)",
+        "return None",
+    )
 
 
 @mutant(
-    ProducerState,
-    "check",
     breaks="R93",
     by="R92",
     setting=FLAPPING,
     masked="our own producer has one batch on its way until a leader has acknowledged one; the pair is "
     "fills-pipeline-before-proof",
 )
-def producers_begin_anywhere(original: Any, self: Any, header: Any) -> Any:
+def producers_begin_anywhere() -> Changes:
     """A producer that never wrote to a log may begin with any sequence there."""
-    is_known = header.producer_id in self._producers
-    return original(self, header) if is_known or header.base_sequence < 0 else None
+    return patch(
+        ProducerState, "check", "_out_of_order(header, 0) if first and self.is_whole else None", "None"
+    )
 
 
-def _forgets_as_follower(original: Any, self: Any, header: Any, base_offset: int) -> Any:
-    return original(self, header, base_offset)
-
-
-@mutant(Log, "append_as_follower", breaks="R94", by="doubled reordered", setting=RETRIES, killed_by="R94@2")
+@replacing(
+    Log, "append_as_follower", breaks="R94", by="doubled reordered", setting=RETRIES, killed_by="R94@2"
+)
 def followers_forget_producers(original: Any, self: Any, records: Any, *, leader_epoch: Any = None) -> Any:
     """Followers do not remember producers: a new leader takes repetitions for new."""
     kept, self._producers = self._producers, ProducerState()
@@ -409,37 +352,40 @@ def followers_forget_producers(original: Any, self: Any, records: Any, *, leader
         self._producers = kept
 
 
-@mutant(snapshots, "load", breaks="R94", by="doubled reordered", setting=RETRIES, killed_by="R94@3")
-async def starts_without_producers(original: Any, disk: Any, folder: str, segments: Any) -> Any:
+@mutant(breaks="R94", by="doubled reordered", setting=RETRIES, killed_by="R94@3")
+def starts_without_producers() -> Changes:
     """A log that is opened, or cut, has forgotten its producers."""
-    return ProducerState()
+    return begin(snapshots, "load", "return ProducerState()")
 
 
-@mutant(ProducerState, "apply", breaks="R90, R93", by="R94", setting=RETRIES, killed_by="R94@2")
-def producer_epochs_keep_batches(original: Any, self: Any, header: Any, base_offset: Any) -> None:
+@mutant(breaks="R90, R93", by="R94", setting=RETRIES, killed_by="R94@2")
+def producer_epochs_keep_batches() -> Changes:
     """The batches of a producer's last epoch stay known under its next one."""
-    old = self._producers.get(header.producer_id)
-    original(self, header, base_offset)
-    now = self._producers.get(header.producer_id)
-    if old is not None and now is not None and now is not old:
-        now.batches = [*old.batches, *now.batches][-BATCHES_KEPT:]
+    return patch(
+        ProducerState,
+        "apply",
+        "producer = _Producer(header.producer_epoch)",
+        "kept = [] if producer is None else producer.batches\n"
+        "            producer = _Producer(header.producer_epoch)\n"
+        "            producer.batches = kept",
+    )
 
 
-@mutant(Log, "_finish_rewind", breaks="R94", by="R94", setting=CUTS, killed_by="R94@1")
-async def producers_outlive_cuts(original: Any, self: Any) -> None:
+@mutant(breaks="R94", by="R94", setting=CUTS, killed_by="R94@1")
+def producers_outlive_cuts() -> Changes:
     """What producers wrote stays known when the log is cut below it."""
-    kept = self._producers
-    await original(self)
-    self._producers = kept
+    return patch(Log, "_finish_rewind", "self._producers = await", "await")
 
 
-@mutant(Log, "_finish_roll", breaks="R94", by="R94", setting=CUTS, killed_by="R94@1")
-async def snapshots_taken_late(
-    original: Any, self: Any, offset: Any, snapshot: Any, truncation_count: Any
-) -> None:
+@mutant(breaks="R94", by="R94", setting=CUTS, killed_by="R94@1")
+def snapshots_taken_late() -> Changes:
     """The snapshot of a roll is encoded after the flush, and named after the offset before it."""
-    await self.flush(FlushReason.ROLL)
-    await original(self, offset, snapshots.encode(self._producers, offset), truncation_count)
+    return patch(
+        Log,
+        "_finish_roll",
+        "offset, snapshot, bases",
+        "offset, snapshots.encode(self._producers, offset), bases",
+    )
 
 
 #: logs are cut, and the power goes soon
@@ -458,21 +404,22 @@ CUTS_AND_POWER = Setting(
 )
 
 
-@mutant(snapshots, "drop_above", breaks="R94", by="R94", setting=CUTS_AND_POWER, killed_by="R94@1")
-async def snapshots_outlive_cuts(original: Any, disk: Any, folder: str, offset: int) -> bool:
+@mutant(breaks="R94", by="R94", setting=CUTS_AND_POWER, killed_by="R94@1")
+def snapshots_outlive_cuts() -> Changes:
     """A snapshot above the end of a log that was cut stays, until the log has grown beyond it again."""
-    return False if offset >= 0 else await original(disk, folder, offset)
+    return patch(snapshots, "drop_above", "if found > offset", "if offset < 0")
 
 
-@mutant(Segment, "_restart_from", breaks="F6, D5", by="D5", setting=CUTS, killed_by="D5@1")
-def cuts_leave_the_newest_time(original: Any, self: Any, entry: Any) -> None:
+@mutant(breaks="F6, D5", by="D5", setting=CUTS, killed_by="D5@1")
+def cuts_leave_the_newest_time() -> Changes:
     """The newest time of a segment stays when the batch that had it is cut off: who asks for that time is
     told that the disk is broken, and so is the log."""
-    newest = self.max_timestamp
-    original(self, entry)
-    self.max_timestamp = max(self.max_timestamp, newest)
+    return patch(
+        Segment, "_restart_from", "self.max_timestamp = entry.max_timestamp_before if entry else -1", "pass"
+    )
 
 
-@mutant(LogDir, "lower", breaks="R87", by="R87", setting=CUTS, killed_by="R87@3")
-async def recovery_points_outlive_cuts(original: Any, self: Any, partition: Any, offset: Any) -> None:
+@mutant(breaks="R87", by="R87", setting=CUTS, killed_by="R87@3")
+def recovery_points_outlive_cuts() -> Changes:
     """The recovery point of a log stays where it is when the log is cut below it."""
+    return begin(LogDir, "lower", "return")

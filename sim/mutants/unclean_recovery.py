@@ -8,16 +8,15 @@ from dataclasses import replace
 from typing import Any
 
 from holdfast.broker.core.requests import log_info
-from holdfast.controller.core.events import AskForLogs, WaitForReplicas
 from holdfast.controller.core.partitions import replication_control, unclean_recovery
 from holdfast.controller.core.partitions.replication_control import ReplicationControl
 from holdfast.controller.core.partitions.unclean_recovery import (
     AnswerValidity,
     Recovery,
-    Strategy,
     UncleanRecovery,
 )
-from holdfast.sim.mutants.mutant import Setting, mutant
+from holdfast.sim.mutants.mutant import Changes, Setting, mutant, replacing
+from holdfast.sim.mutants.source_patch import begin, patch
 
 #: all brokers stop uncleanly at once, some with their logs' tails
 ALL_DOWN = Setting(
@@ -125,13 +124,6 @@ IMPATIENT = Setting(
     gap_ms=1_500,
     seconds=20,
 )
-#: as ALL_DOWN, while operators change what has no leader
-CHANGED = Setting(
-    band="manager",
-    faults={"act_while_leaderless": 6, "crumble": 3, "power_leader": 3, "kill_leader": 2, "stall": 2},
-    gap_ms=500,
-    seconds=20,
-)
 #: beyond the budget a broker does not know yet that its leader leads no more, and is fed by it
 STILL_FED = Setting(
     band="over-budget",
@@ -141,87 +133,58 @@ STILL_FED = Setting(
 )
 
 
-@mutant(
-    unclean_recovery,
-    "_is_decided",
-    breaks="R64, R65",
-    by="I-8 I-13 A-14 B-",
-    setting=ALL_DOWN,
-    killed_by="A-14@1",
-)
-def recovers_on_first_reply(original: Any, partition: Any, recovery: Any, asked: Any, valid: Any) -> Any:
+@mutant(breaks="R64, R65", by="I-8 I-13 A-14 B-", setting=ALL_DOWN, killed_by="A-14@1")
+def recovers_on_first_reply() -> Changes:
     """Recovery elects on the first answer."""
-    return bool(valid)
+    return begin(unclean_recovery, "_is_decided", "return bool(valid)")
 
 
-@mutant(
-    unclean_recovery,
-    "best_log",
-    breaks="R66",
-    by="A-14 A-17 I-8",
-    setting=ALL_DOWN,
-    killed_by="Refinement@1",
-)
-def recovers_at_random(original: Any, partition: Any, replies: Any) -> Any:
+@mutant(breaks="R66", by="A-14 A-17 I-8", setting=ALL_DOWN, killed_by="Refinement@1")
+def recovers_at_random() -> Changes:
     """Recovery elects the first replica that has answered, with any log."""
-    return min(replies)
+    return begin(unclean_recovery, "best_log", "return min(replies)")
 
 
-@mutant(
-    unclean_recovery,
-    "best_log",
-    breaks="R66, B22",
-    by="A-17 BestLogWins I-8 I-13",
-    setting=CRUMBLING,
-    killed_by="Refinement@1",
-)
-def longest_log_before_epoch(original: Any, partition: Any, replies: Any) -> Any:
+@mutant(breaks="R66, B22", by="A-17 BestLogWins I-8 I-13", setting=CRUMBLING, killed_by="A-14@1")
+def longest_log_before_epoch() -> Changes:
     """The longest log wins, whichever epoch it ends in."""
-    return max(replies, key=lambda replica: (replies[replica].end_offset, -replica))
+    return patch(unclean_recovery, "best_log", "            replies[replica].last_epoch,\n", "")
 
 
-@mutant(
-    unclean_recovery, "best_log", breaks="R66", by="A-14 A-17 I-8", setting=ALL_DOWN, killed_by="Refinement@1"
-)
-def shortest_log_wins(original: Any, partition: Any, replies: Any) -> Any:
+@mutant(breaks="R66", by="A-14 A-17 I-8", setting=ALL_DOWN, killed_by="Refinement@1")
+def shortest_log_wins() -> Changes:
     """The log that ends first wins."""
-    return min(replies, key=lambda replica: (replies[replica].end_offset, replica))
+    return begin(
+        unclean_recovery,
+        "best_log",
+        "return min(replies, key=lambda replica: (replies[replica].end_offset, replica))",
+    )
 
 
-@mutant(
-    unclean_recovery,
-    "_statement",
-    breaks="R61, R64",
-    by="A-14 A-17 I-8",
-    setting=ALL_DOWN,
-    killed_by="A-14@1",
-)
-def recovers_without_fenced_seats(original: Any, image: Any, key: Any, partition: Any, strategy: Any) -> Any:
+@mutant(breaks="R61, R64", by="A-14 A-17 I-8", setting=ALL_DOWN, killed_by="A-14@1")
+def recovers_without_fenced_seats() -> Changes:
     """Recovery does not wait for members of the last known ELR that are fenced."""
-    statement = original(image, key, partition, strategy)
-    active = tuple(replica for replica in sorted(partition.replicas) if image.is_active(replica))
-    return AskForLogs(active, ()) if isinstance(statement, WaitForReplicas) and active else statement
+    return patch(
+        unclean_recovery,
+        "_statement",
+        "if fenced:",
+        "if fenced and active:\n            return AskForLogs(active, ())\n        if fenced:",
+    )
 
 
 @mutant(
-    unclean_recovery,
-    "_valid_replies",
     breaks="R63, N-3",
     by="A-17 BestLogWins I-8 I-13",
     setting=CRUMBLING,
     masked="an unclean start flushes all that it keeps (R86) and nothing is appended without a leader: "
     "what a former incarnation told is true still; the pair is recovered-not-durable",
 )
-def recovers_without_revalidation(original: Any, image: Any, recovery: Any, asked: Any) -> Any:
+def recovers_without_revalidation() -> Changes:
     """Answers are checked when they arrive and not when the choice is made."""
-    return {
-        replica: recovery.replies[replica]
-        for replica in asked.must + asked.others
-        if replica in recovery.replies
-    }
+    return patch(unclean_recovery, "_valid_replies", "== image.brokers[replica].broker_epoch", "> -2")
 
 
-@mutant(
+@replacing(
     UncleanRecovery,
     "take_log_info",
     breaks="R62",
@@ -238,17 +201,10 @@ def counts_answers_with_errors(original: Any, self: Any, image: Any, event: Any)
     return AnswerValidity.OK if verdict is AnswerValidity.OK else verdict
 
 
-@mutant(
-    ReplicationControl,
-    "compares_logs",
-    breaks="R69",
-    by="A-13 I-8 I-13",
-    setting=ALL_DOWN,
-    killed_by="A-13@1",
-)
-def manager_is_off(original: Any, self: Any, image: Any) -> Any:
+@mutant(breaks="R69", by="A-13 I-8 I-13", setting=ALL_DOWN, killed_by="A-13@1")
+def manager_is_off() -> Changes:
     """The recovery manager is configured, and the last known leader is trusted all the same."""
-    return False
+    return begin(ReplicationControl, "compares_logs", "return False")
 
 
 class _Anything:
@@ -260,7 +216,7 @@ class _Anything:
         return True
 
 
-@mutant(
+@replacing(
     Recovery, "identity", breaks="R60", by="A-14 L-9 Refinement", setting=BY_OPERATORS, killed_by="OwnBug@1"
 )
 def recovery_outlives_its_partition(original: Any, self: Any) -> Any:
@@ -269,155 +225,115 @@ def recovery_outlives_its_partition(original: Any, self: Any) -> Any:
 
 
 @mutant(
-    UncleanRecovery,
-    "take_log_info",
     breaks="R62, N-3",
     by="A-14 I-8 Refinement",
     setting=CRUMBLING,
     masked="an unclean start flushes all that it keeps (R86) and nothing is appended without a leader: "
     "what a former incarnation told is true still; the pair is recovered-not-durable",
 )
-def counts_answers_of_former_incarnations(original: Any, self: Any, image: Any, event: Any) -> Any:
+def counts_answers_of_former_incarnations() -> Changes:
     """An answer counts whichever incarnation of the broker gave it."""
-    broker = image.brokers.get(event.broker_id)
-    return original(
-        self, image, event if broker is None else replace(event, broker_epoch=broker.broker_epoch)
-    )
+    return patch(UncleanRecovery, "take_log_info", "event.broker_epoch != broker.broker_epoch", "False")
 
 
-@mutant(
-    UncleanRecovery,
-    "take_log_info",
-    breaks="R62, F44",
-    by="A-14 I-8 Refinement",
-    setting=STILL_FED,
-    killed_by="A-14@1",
-)
-def counts_answers_of_other_epochs(original: Any, self: Any, image: Any, event: Any) -> Any:
+@mutant(breaks="R62, F44", by="A-14 I-8 Refinement", setting=STILL_FED, killed_by="A-14@1")
+def counts_answers_of_other_epochs() -> Changes:
     """An answer counts though the broker follows a former leader still, and may yet cut its log."""
-    recovery = self._recoveries.get((event.topic_id, event.partition_index))
-    return original(
-        self, image, event if recovery is None else replace(event, leader_epoch=recovery.leader_epoch)
+    return (
+        patch(UncleanRecovery, "take_log_info", "event.leader_epoch < recovery.leader_epoch", "False"),
+        patch(UncleanRecovery, "take_log_info", "event.leader_epoch > recovery.leader_epoch", "False"),
+    )
+
+
+@mutant(breaks="R14, R67", by="A-13 A-14 OwnBug Refinement I-8", setting=CRUMBLING, killed_by="I-8@10")
+def compares_logs_beside_elr() -> Changes:
+    """Logs are compared although a member of the ELR is only fenced."""
+    return patch(
+        UncleanRecovery, "_strategy", "strategy is Strategy.BALANCED and partition.electable", "False"
+    )
+
+
+@mutant(breaks="R64, R66", by="A-14 I-8 Refinement", setting=FIGURE_8, killed_by="A-14@1")
+def believes_later_epochs() -> Changes:
+    """The highest epoch wins, also that of a replica outside the last known ELR (the KIP's text)."""
+    return begin(unclean_recovery, "_provable", "return replies")
+
+
+@mutant(breaks="R66", by="A-14 Refinement", setting=ALL_EMPTY, killed_by="A-14@9")
+def elects_empty_logs() -> Changes:
+    """A last known ELR without records sets the epoch, and a replica outside it with records is left out."""
+    return patch(unclean_recovery, "_provable", "best.end_offset == 0", "False")
+
+
+@mutant(breaks="R68", by="G-4", setting=ALL_EMPTY, killed_by="G-4@50")
+def bounds_by_any_ceiling() -> Changes:
+    """The ceiling of a replica that was left behind bounds the loss too."""
+    return begin(unclean_recovery, "_counted", "return partition.replicas")
+
+
+@mutant(breaks="R68, R10", by="G-4", setting=GIVEN_UP, killed_by="G-4@42")
+def bounds_by_seats_given_up() -> Changes:
+    """Seats that stay after an unclean election bound the loss of the next history too."""
+    return begin(
+        unclean_recovery, "_counted", "return (*partition.isr, *partition.elr, *partition.last_known_elr)"
     )
 
 
 @mutant(
-    UncleanRecovery,
-    "_strategy",
-    breaks="R14, R67",
-    by="A-13 A-14 OwnBug Refinement I-8",
-    setting=CRUMBLING,
-    killed_by="I-8@10",
-)
-def compares_logs_beside_elr(
-    original: Any, self: Any, look: Any, topic_name: str, key: Any, partition: Any
-) -> Any:
-    """Logs are compared although a member of the ELR is only fenced."""
-    return original(self, look, topic_name, key, replace(partition, isr=(), elr=()))
-
-
-@mutant(
-    unclean_recovery,
-    "_provable",
-    breaks="R64, R66",
-    by="A-14 I-8 Refinement",
-    setting=FIGURE_8,
-    killed_by="A-14@1",
-)
-def believes_later_epochs(original: Any, partition: Any, replies: Any) -> Any:
-    """The highest epoch wins, also that of a replica outside the last known ELR (the KIP's text)."""
-    return replies
-
-
-@mutant(
-    unclean_recovery, "_provable", breaks="R66", by="A-14 Refinement", setting=ALL_EMPTY, killed_by="A-14@9"
-)
-def elects_empty_logs(original: Any, partition: Any, replies: Any) -> Any:
-    """A last known ELR without records sets the epoch, and a replica outside it with records is left out."""
-    if partition.last_known_elr and set(partition.last_known_elr) <= replies.keys():
-        known = [replies[replica] for replica in partition.last_known_elr if replica in replies]
-        if max(reply.end_offset for reply in known) == 0:
-            return {replica: reply for replica, reply in replies.items() if reply.end_offset == 0}
-    return original(partition, replies)
-
-
-@mutant(unclean_recovery, "_counted", breaks="R68", by="G-4", setting=ALL_EMPTY, killed_by="G-4@50")
-def bounds_by_any_ceiling(original: Any, partition: Any) -> Any:
-    """The ceiling of a replica that was left behind bounds the loss too."""
-    return partition.replicas
-
-
-@mutant(
-    unclean_recovery,
-    "_counted",
-    breaks="R68, R10",
-    by="G-4",
-    setting=GIVEN_UP,
-    killed_by="G-4@42",
-)
-def bounds_by_seats_given_up(original: Any, partition: Any) -> Any:
-    """Seats that stay after an unclean election bound the loss of the next history too."""
-    return (*partition.isr, *partition.elr, *partition.last_known_elr)
-
-
-@mutant(
-    unclean_recovery,
-    "most_lost",
     breaks="R68",
     by="G-4",
     setting=LONG_LOGS,
     gap="the story must let two logs part by more than a ceiling is ahead, which no seed below 75 does since "
     "fetches are answered once a turn: unit tests of unclean_recovery.most_lost have such logs",
 )
-def believes_that_the_elected_log_is_the_same(
-    original: Any, partition: Any, replies: Any, ceilings: Any, chosen: int
-) -> Any:
+def believes_that_the_elected_log_is_the_same() -> Changes:
     """All that the elected log holds is taken for the leader's, though it may have parted from it."""
-    return original(partition, dict.fromkeys(replies, replies[chosen]), ceilings, chosen)
+    return begin(unclean_recovery, "most_lost", "replies = dict.fromkeys(replies, replies[chosen])")
 
 
-@mutant(replication_control, "_line", breaks="R68, G-4", by="G-4", setting=ALL_DOWN, killed_by="G-4@1")
-def tells_of_no_loss(original: Any, name: str, change: Any) -> Any:
+@mutant(breaks="R68, G-4", by="G-4", setting=ALL_DOWN, killed_by="G-4@1")
+def tells_of_no_loss() -> Changes:
     """An unclean election is told like any other."""
-    text, level = original(name, change)
-    return text.replace("records may be lost", "all is well"), level
+    return patch(replication_control, "_line", "records may be lost", "all is well")
 
 
-@mutant(log_info, "_row", breaks="R66", by="R66", setting=CRUMBLING, killed_by="A-14@1")
-def tells_what_is_committed(
-    original: Any, image: Any, broker_id: Any, key: Any, replica_of: Any, damage_of: Any
-) -> Any:
+@mutant(breaks="R66", by="R66", setting=CRUMBLING, killed_by="A-14@1")
+def tells_what_is_committed() -> Changes:
     """A replica tells of its high watermark as the end of its log."""
-    row = original(image, broker_id, key, replica_of, damage_of)
-    known = max(0, min(row.log_end_offset, row.high_watermark))
-    return row if row.error_code else replace(row, log_end_offset=known)
+    return patch(
+        log_info,
+        "_row",
+        "log_end_offset=replica.log.log_end_offset",
+        "log_end_offset=max(0, min(replica.log.log_end_offset, replica.high_watermark))",
+    )
 
 
-@mutant(unclean_recovery, "_is_decided", breaks="R64, R65", by="R60", setting=CRUMBLING, killed_by="R60@2")
-def recovers_without_asking_the_others(
-    original: Any, partition: Any, recovery: Any, asked: Any, valid: Any
-) -> Any:
+@mutant(breaks="R64, R65", by="R60", setting=CRUMBLING, killed_by="R60@2")
+def recovers_without_asking_the_others() -> Changes:
     """Only those are waited for whose answers are needed, as if time were over at once."""
-    return original(partition, replace(recovery, has_timed_out=True), asked, valid)
+    return patch(unclean_recovery, "_is_decided", "recovery.has_timed_out", "True")
 
 
-@mutant(unclean_recovery, "_is_decided", breaks="R64, R65", by="R60", setting=IMPATIENT, killed_by="R60@1")
-def recovery_waits_for_ever(original: Any, partition: Any, recovery: Any, asked: Any, valid: Any) -> Any:
+@mutant(breaks="R64, R65", by="R60", setting=IMPATIENT, killed_by="R60@1")
+def recovery_waits_for_ever() -> Changes:
     """Time for answers is never over: one that hangs keeps a partition without a leader."""
-    return original(partition, replace(recovery, has_timed_out=False), asked, valid)
+    return patch(unclean_recovery, "_is_decided", "recovery.has_timed_out", "False")
 
 
-@mutant(UncleanRecovery, "take_log_info", breaks="R64, R65", by="R60", setting=IMPATIENT, killed_by="R60@3")
-def answers_begin_time_anew(original: Any, self: Any, image: Any, event: Any) -> Any:
+@mutant(breaks="R64, R65", by="R60", setting=IMPATIENT, killed_by="R60@3")
+def answers_begin_time_anew() -> Changes:
     """With each answer the others have as long again."""
-    verdict = original(self, image, event)
-    if verdict is AnswerValidity.OK:
-        recovery = self._recoveries[event.topic_id, event.partition_index]
-        recovery.started_ms += self._config.recovery_timeout_ms
-    return verdict
+    return patch(
+        UncleanRecovery,
+        "take_log_info",
+        "self._dirty[key] = None",
+        "self._dirty[key] = None\n        recovery.started_ms += self._config.recovery_timeout_ms",
+    )
 
 
-@mutant(unclean_recovery, "_is_decided", breaks="R64", by="R60 R62 I-8", setting=IMPATIENT, killed_by="R60@1")
+@replacing(
+    unclean_recovery, "_is_decided", breaks="R64", by="R60 R62 I-8", setting=IMPATIENT, killed_by="R60@1"
+)
 def time_proves_something(original: Any, partition: Any, recovery: Any, asked: Any, valid: Any) -> Any:
     """Once time is over the best log is elected also where one of the last known ELR has told of none."""
     known = partition.last_known_elr
@@ -425,38 +341,36 @@ def time_proves_something(original: Any, partition: Any, recovery: Any, asked: A
     return (recovery.has_timed_out and has_any) or original(partition, recovery, asked, valid)
 
 
-@mutant(unclean_recovery, "_is_decided", breaks="R65", by="R60", setting=STRATEGIES, killed_by="R60@2")
-def aggressive_waits_for_who_is_away(
-    original: Any, partition: Any, recovery: Any, asked: Any, valid: Any
-) -> Any:
+@mutant(breaks="R65", by="R60", setting=STRATEGIES, killed_by="R60@2")
+def aggressive_waits_for_who_is_away() -> Changes:
     """The aggressive strategy waits for all replicas, not for those that are there."""
-    if recovery.strategy is Strategy.AGGRESSIVE and not recovery.has_timed_out:
-        return len(valid) == len(partition.replicas)
-    return original(partition, recovery, asked, valid)
+    return patch(unclean_recovery, "_is_decided", "recovery.strategy is not Strategy.BALANCED or (", "(")
 
 
-@mutant(UncleanRecovery, "start", breaks="R60", by="R60 L-9", setting=TAKEN_OVER, killed_by="R60@1")
-def new_controllers_recover_nothing(original: Any, self: Any, image: Any) -> Any:
+@mutant(breaks="R60", by="R60 L-9", setting=TAKEN_OVER, killed_by="R60@1")
+def new_controllers_recover_nothing() -> Changes:
     """A controller that becomes active does not look for partitions without a leader."""
-    original(self, image)
-    self._is_all_dirty = False
+    return patch(UncleanRecovery, "start", "bool(image.leaderless)", "False")
 
 
-@mutant(UncleanRecovery, "_configured", breaks="R69", by="R60", setting=STRATEGIES, killed_by="R60@2")
-def topics_have_no_strategies(original: Any, self: Any, image: Any, topic_name: str) -> Any:
+@mutant(breaks="R69", by="R60", setting=STRATEGIES, killed_by="R60@2")
+def topics_have_no_strategies() -> Changes:
     """The strategy of the cluster counts, not that of the topic."""
-    return original(self, image, "")
+    return begin(UncleanRecovery, "_configured", 'topic_name = ""')
 
 
-@mutant(UncleanRecovery, "_configured", breaks="R69", by="R60", setting=STRATEGIES, killed_by="R60@5")
-def recovers_against_the_strategy(original: Any, self: Any, image: Any, topic_name: str) -> Any:
+@mutant(breaks="R69", by="R60", setting=STRATEGIES, killed_by="R60@5")
+def recovers_against_the_strategy() -> Changes:
     """A topic that is to wait for an operator is recovered all the same."""
-    strategy = original(self, image, topic_name)
-    return Strategy.BALANCED if strategy is Strategy.NONE else strategy
+    return patch(
+        UncleanRecovery,
+        "_configured",
+        "return Strategy(name)",
+        "return Strategy.BALANCED if Strategy(name) is Strategy.NONE else Strategy(name)",
+    )
 
 
-@mutant(UncleanRecovery, "force", breaks="R17, R69", by="R60", setting=STRATEGIES, killed_by="R60@5")
-def operators_recover_nothing(
-    original: Any, self: Any, image: Any, topic: Any, index: int, strategy: Any
-) -> Any:
+@mutant(breaks="R17, R69", by="R60", setting=STRATEGIES, killed_by="R60@5")
+def operators_recover_nothing() -> Changes:
     """A comparison of logs that operators have asked for is not begun."""
+    return begin(UncleanRecovery, "force", "return")

@@ -8,9 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 from holdfast.broker.core.registration.controller_link import ControllerLink
-from holdfast.broker.core.replicas.alter_partition import RETRY_MS, AlterPartitionQueue
-from holdfast.broker.core.replicas.leadership import AlterVerdict
-from holdfast.broker.core.replicas.partition import Partition, RoleChange
+from holdfast.broker.core.replicas.alter_partition import AlterPartitionQueue
+from holdfast.broker.core.replicas.partition import Partition
 from holdfast.broker.core.replicas.replica_progress import ReplicaProgress
 from holdfast.broker.core.requests import producer_ids as broker_ids
 from holdfast.broker.core.requests.fetch_path import FetchPath
@@ -21,10 +20,10 @@ from holdfast.broker.log_manager import LogManager
 from holdfast.controller.core import producer_ids
 from holdfast.controller.core.partitions.leader_balance import LeaderBalance
 from holdfast.controller.core.partitions.replication_control import ReplicationControl
-from holdfast.protocol.errors import ErrorCode
-from holdfast.sim.mutants.mutant import Setting, mutant
+from holdfast.sim.mutants.mutant import Changes, Setting, mutant, replacing
 from holdfast.sim.mutants.replication import CUT_OFF_FOLLOWERS
 from holdfast.sim.mutants.shutdown import STOPPED
+from holdfast.sim.mutants.source_patch import begin, patch
 from holdfast.sim.mutants.storage import RETRIES
 from holdfast.storage.log_dir import LogDir
 
@@ -81,168 +80,141 @@ ALLOWED_LATER = Setting(
 )
 
 
-def _closed(self: Partition, proposal: Any) -> tuple[AlterVerdict, RoleChange]:
-    if self.leadership is not None and self.leadership.proposal is proposal:
-        assert self.registration is not None
-        self.leadership.proposal = None
-        self.leadership.maximal_isr = self.registration.isr
-    return AlterVerdict.CLOSED, RoleChange.IGNORED
-
-
-@mutant(Partition, "alter_answered", breaks="R44, F3", by="R44", setting=ASKED_AGAIN, killed_by="R44@9")
-def drops_proposals_of_old_versions(
-    original: Any, self: Any, proposal: Any, answer: Any, now_ms: Any
-) -> tuple[AlterVerdict, RoleChange]:
+@mutant(breaks="R44, F3", by="R44", setting=ASKED_AGAIN, killed_by="R44@9")
+def drops_proposals_of_old_versions() -> Changes:
     """INVALID_UPDATE_VERSION closes a proposal, though an earlier copy of it may have been granted."""
-    if answer.error_code == ErrorCode.INVALID_UPDATE_VERSION:
-        return _closed(self, proposal)
-    return original(self, proposal, answer, now_ms)  # type: ignore[no-any-return]
+    return patch(
+        Partition,
+        "alter_answered",
+        "(ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED)",
+        "(\n"
+        "            ErrorCode.INELIGIBLE_REPLICA,\n"
+        "            ErrorCode.OPERATION_NOT_ATTEMPTED,\n"
+        "            ErrorCode.INVALID_UPDATE_VERSION,\n"
+        "        )",
+    )
 
 
-@mutant(Partition, "alter_answered", breaks="R44", by="R44", setting=ASKED_AGAIN, killed_by="R44@9")
-def closes_on_any_error(
-    original: Any, self: Any, proposal: Any, answer: Any, now_ms: Any
-) -> tuple[AlterVerdict, RoleChange]:
+@mutant(breaks="R44", by="R44", setting=ASKED_AGAIN, killed_by="R44@9")
+def closes_on_any_error() -> Changes:
     """Every error closes a proposal."""
-    if answer.error_code != ErrorCode.NONE:
-        return _closed(self, proposal)
-    return original(self, proposal, answer, now_ms)  # type: ignore[no-any-return]
+    return patch(
+        Partition,
+        "alter_answered",
+        "code in (ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED)",
+        "code",
+    )
 
 
-@mutant(AlterPartitionQueue, "failed", breaks="R45", by="R45", killed_by="R45@2")
-def forgets_proposals_that_failed(original: Any, self: Any, now_ms: Any) -> None:
+@mutant(breaks="R45", by="R45", killed_by="R45@2")
+def forgets_proposals_that_failed() -> Changes:
     """Proposals of a request that failed are not sent again, and stay open."""
-    self._in_flight = None
-    self._not_before_ms = now_ms + RETRY_MS
+    return patch(AlterPartitionQueue, "failed", "self._waiting.setdefault(key, proposal)", "pass")
 
 
-@mutant(
-    AlterPartitionQueue,
-    "retry",
-    breaks="R45",
-    by="R45",
-    setting=FLAPPING,
-    killed_by="R45@35",
-)
-def older_proposals_replace_newer(original: Any, self: Any, proposals: Any, now_ms: Any) -> None:
+@mutant(breaks="R45", by="R45", setting=FLAPPING, killed_by="R45@35")
+def older_proposals_replace_newer() -> Changes:
     """A proposal that is to be sent again takes the place of the newer one that waits."""
-    for key, proposal in proposals:
-        self._waiting[key] = proposal
-        self._not_before_ms = now_ms + RETRY_MS
+    return patch(
+        AlterPartitionQueue,
+        "retry",
+        "self._waiting.setdefault(key, proposal)",
+        "self._waiting[key] = proposal",
+    )
 
 
-@mutant(ControllerLink, "changed", breaks="R45, K27", by="R45", setting=ASKED_AGAIN, killed_by="R45@1")
-def proposals_die_with_their_controller(
-    original: Any, self: Any, controller_id: Any, raft_epoch: Any, now_ms: Any
-) -> Any:
+@mutant(breaks="R45, K27", by="R45", setting=ASKED_AGAIN, killed_by="R45@1")
+def proposals_die_with_their_controller() -> Changes:
     """What the former controller was asked the next one is not asked."""
-    if controller_id != self.controller_id and self.alter.is_in_flight:
-        self.alter.take_in_flight()
-    return original(self, controller_id, raft_epoch, now_ms)
+    return patch(
+        ControllerLink,
+        "changed",
+        "self.alter.retry(self.alter.take_in_flight().items(), now_ms)",
+        "self.alter.take_in_flight()",
+    )
 
 
 # --- what is remembered ------------------------------------------------------------------------------------
 
 
-@mutant(Partition, "_take_role", breaks="R54, A-5", by="R54", setting=MOVING_LEADERS, killed_by="R54@1")
-def leaders_keep_positions(original: Any, self: Any, registration: Any, now_ms: Any) -> Any:
+@mutant(breaks="R54, A-5", by="R54", setting=MOVING_LEADERS, killed_by="R54@1")
+def leaders_keep_positions() -> Changes:
     """Who is elected again goes on with the positions that its followers had in the last epoch."""
-    former = self.leadership
-    change = original(self, registration, now_ms)
-    if former is not None and self.leadership is not None:
-        known = {one: former.progress[one] for one in self.leadership.progress if one in former.progress}
-        self.leadership.progress |= known
-    return change
+    return patch(
+        Partition,
+        "_take_role",
+        "self.leadership = Leadership(",
+        "former = {} if self.leadership is None else self.leadership.progress\n"
+        "        progress |= {one: former[one] for one in progress if one in former}\n"
+        "        self.leadership = Leadership(",
+    )
 
 
-@mutant(Partition, "_take_role", breaks="R54, R68", by="R54", setting=MOVING_LEADERS, killed_by="R54@1")
-def followers_keep_what_was_held_back(original: Any, self: Any, registration: Any, now_ms: Any) -> Any:
+@mutant(breaks="R54, R68", by="R54", setting=MOVING_LEADERS, killed_by="R54@1")
+def followers_keep_what_was_held_back() -> Changes:
     """What a former leader has told, and the ceiling has held back, counts in the next epoch."""
-    kept = self._held_back, self._leader_end
-    change = original(self, registration, now_ms)
-    self._held_back, self._leader_end = kept
-    return change
+    return patch(Partition, "_take_role", "self._leader_end = self._held_back = -1", "pass")
 
 
-@mutant(ProducePath, "expire", breaks="A-18", by="A-18", setting=CUT_OFF, killed_by="A-18@5")
-def writes_wait_for_ever(original: Any, self: Any, now_ms: Any) -> list[Any]:
+@mutant(breaks="A-18", by="A-18", setting=CUT_OFF, killed_by="A-18@5")
+def writes_wait_for_ever() -> Changes:
     """A write that waits is not answered when its time is over."""
-    return []
+    return begin(ProducePath, "expire", "return []")
 
 
-@mutant(LogManager, "checkpoint_high_watermarks", breaks="F6", by="F6", setting=STOPPED, killed_by="F6@1")
-async def high_watermarks_not_stored(original: Any, self: Any) -> None:
+@mutant(breaks="F6", by="F6", setting=STOPPED, killed_by="F6@1")
+def high_watermarks_not_stored() -> Changes:
     """High watermarks are not stored, at the stop neither."""
+    return begin(LogManager, "checkpoint_high_watermarks", "return")
 
 
-@mutant(LogDir, "sync_names", breaks="A-21, D4", by="A-21", setting=NEW_TOPICS, killed_by="A-21@1")
-async def new_folders_not_durable(original: Any, self: Any) -> None:
+@mutant(breaks="A-21, D4", by="A-21", setting=NEW_TOPICS, killed_by="A-21@1")
+def new_folders_not_durable() -> Changes:
     """The name of a new log's folder is not synced."""
+    return begin(LogDir, "sync_names", "return")
 
 
 # --- producer ids ------------------------------------------------------------------------------------------
 
 
-@mutant(
-    producer_ids,
-    "allocate",
-    breaks="D12",
-    by="D12",
-    killed_by="D12@1",
-)
-def producer_blocks_given_twice(original: Any, draft: Any, request: Any) -> Any:
+@mutant(breaks="D12", by="D12", killed_by="D12@1")
+def producer_blocks_given_twice() -> Changes:
     """Each block of producer ids is the first one."""
-    response = original(draft, request)
-    if response.error_code != ErrorCode.NONE:
-        return response
-    return replace(response, producer_id_start=0)
+    return patch(producer_ids, "allocate", "None, start, BLOCK_LENGTH", "None, 0, BLOCK_LENGTH")
 
 
-@mutant(ProducerIds, "_take", breaks="D12", by="D12", killed_by="D12@1")
-def producer_ids_given_twice(original: Any, self: Any) -> Any:
+@mutant(breaks="D12", by="D12", killed_by="D12@1")
+def producer_ids_given_twice() -> Changes:
     """A broker gives the first id of its block to all producers."""
-    return self._next
+    return begin(ProducerIds, "_take", "return self._next")
 
 
-@mutant(broker_ids, "_granted", breaks="D12, R93", by="D12", setting=RETRIES, killed_by="D12@2")
-def producer_epochs_not_bumped(original: Any, producer_id: Any, producer_epoch: Any) -> Any:
+@mutant(breaks="D12, R93", by="D12", setting=RETRIES, killed_by="D12@2")
+def producer_epochs_not_bumped() -> Changes:
     """Who asks for the next epoch of its producer id is given the one that it has."""
-    return original(producer_id, max(0, producer_epoch - 1))
+    return begin(broker_ids, "_granted", "producer_epoch = max(0, producer_epoch - 1)")
 
 
 # --- fetch sessions ----------------------------------------------------------------------------------------
 
 
-@mutant(FollowerSessions, "open", breaks="N-4", by="N-4", killed_by="N-4@1")
-def sessions_leave_rows_behind(
-    original: Any, self: Any, replica_id: Any, broker_epoch: Any, session_id: Any, now_ms: Any
-) -> Any:
+@mutant(breaks="N-4", by="N-4", killed_by="N-4@1")
+def sessions_leave_rows_behind() -> Changes:
     """Followers that wait for a partition are looked for among the rows of former sessions too."""
-    former = self._sessions.get(replica_id)
-    if former is not None:
-        former.rows = {}
-    return original(self, replica_id, broker_epoch, session_id, now_ms)
+    return patch(FollowerSessions, "open", "self.forget(former, key)", "pass")
 
 
 @mutant(
-    FollowerSessions,
-    "list_row",
     breaks="R52",
     by="N-4",
     gap="the flush policy changes right while a high watermark is on its way to a follower that waits",
 )
-def rows_listed_again_know_the_high_watermark(
-    original: Any, self: Any, session: Any, key: Any, fetch_offset: Any, leader_epoch: Any, max_bytes: Any
-) -> Any:
+def rows_listed_again_know_the_high_watermark() -> Changes:
     """A row that is listed again while it is open counts as told, and its follower has passed over that."""
-    row = session.rows.get(key)
-    told = -1 if row is None else row.sent_high_watermark
-    row = original(self, session, key, fetch_offset, leader_epoch, max_bytes)
-    row.sent_high_watermark = told
-    return row
+    return patch(FollowerSessions, "list_row", "row.sent_high_watermark = -1", "pass")
 
 
-@mutant(
+@replacing(
     FetchPath,
     "follower_request",
     breaks="A-15",
@@ -260,86 +232,67 @@ def opens_overtaken_sessions(original: Any, self: Any, reply_to: Any, request: A
 
 
 @mutant(
-    FetchPath,
-    "follower_request",
     breaks="R80",
     by="A-15 N-4",
     masked="the requests of a session come over one connection, in order, and a new session has a new one "
     "(N-4): no other number than the next can come",
 )
-def session_numbers_not_compared(original: Any, self: Any, reply_to: Any, request: Any, now_ms: Any) -> Any:
+def session_numbers_not_compared() -> Changes:
     """A request of a session counts with any number."""
-    session = self._sessions.get(request.replica_id)
-    if request.session_epoch and session is not None:
-        if (request.broker_epoch, request.session_id) == session.identity:
-            session.next_epoch = request.session_epoch
-    return original(self, reply_to, request, now_ms)
+    return (
+        patch(FetchPath, "follower_request", "session.next_epoch != request.session_epoch", "False"),
+        patch(
+            FetchPath,
+            "follower_request",
+            "session.next_epoch += 1",
+            "session.next_epoch = request.session_epoch + 1",
+        ),
+    )
 
 
-@mutant(ControllerLink, "producer_ids_answered", breaks="D12", by="L-5", killed_by="L-5@1")
-def gives_no_producer_ids(original: Any, self: Any, response: Any, now_ms: Any) -> Any:
+@mutant(breaks="D12", by="L-5", killed_by="L-5@1")
+def gives_no_producer_ids() -> Changes:
     """No block of producer ids is ever taken in: idempotent producers wait for ever."""
-    return self._refuse_producers("no", now_ms)
+    return begin(ControllerLink, "producer_ids_answered", 'return self._refuse_producers("no", now_ms)')
 
 
-@mutant(ReplicaProgress, "may_stay", breaks="R51", by="R51", setting=CUT_OFF_FOLLOWERS, killed_by="R51@1")
-def drops_who_is_behind_for_a_moment(
-    original: Any, self: Any, leader_position: int, now_ms: int, lag_ms_max: int
-) -> Any:
+@mutant(breaks="R51", by="R51", setting=CUT_OFF_FOLLOWERS, killed_by="R51@1")
+def drops_who_is_behind_for_a_moment() -> Changes:
     """A follower that has not all that the leader has leaves the ISR, at once."""
-    return self.position >= leader_position
+    return begin(ReplicaProgress, "may_stay", "return self.position >= leader_position")
 
 
-@mutant(ReplicaProgress, "may_stay", breaks="R51", by="R51", setting=CUT_OFF_FOLLOWERS, killed_by="R51@1")
-def gives_no_time_at_the_beginning(
-    original: Any, self: Any, leader_position: int, now_ms: int, lag_ms_max: int
-) -> Any:
+@mutant(breaks="R51", by="R51", setting=CUT_OFF_FOLLOWERS, killed_by="R51@1")
+def gives_no_time_at_the_beginning() -> Changes:
     """A member of the ISR that has not fetched in a new leader epoch yet has no time to."""
-    return self.is_caught_up(leader_position, now_ms, lag_ms_max)
+    return begin(ReplicaProgress, "may_stay", "return self.is_caught_up(leader_position, now_ms, lag_ms_max)")
 
 
-@mutant(ReplicaProgress, "fetched", breaks="R51", by="R51", setting=TRICKLING_FOLLOWERS, killed_by="R51@1")
-def whoever_fetches_is_caught_up(
-    original: Any,
-    self: ReplicaProgress,
-    position: int,
-    broker_epoch: int,
-    leader_position: int,
-    now_ms: int,
-) -> None:
+@mutant(breaks="R51", by="R51", setting=TRICKLING_FOLLOWERS, killed_by="R51@1")
+def whoever_fetches_is_caught_up() -> Changes:
     """A follower counts as caught up with each fetch, however little it has."""
-    original(self, position, broker_epoch, leader_position, now_ms)
-    self.last_caught_up_ms = now_ms
+    return patch(ReplicaProgress, "fetched", "position >= leader_position", "True")
 
 
-@mutant(ReplicaProgress, "fetched", breaks="R51", by="R51", setting=LATE_FOLLOWERS, killed_by="R51@1")
-def who_never_has_all_lags(
-    original: Any,
-    self: ReplicaProgress,
-    position: int,
-    broker_epoch: int,
-    leader_position: int,
-    now_ms: int,
-) -> None:
+@mutant(breaks="R51", by="R51", setting=LATE_FOLLOWERS, killed_by="R51@1")
+def who_never_has_all_lags() -> Changes:
     """A follower that has what there was at its last fetch, and never all, counts as one that lags."""
-    self._leader_position_at_fetch = -1
-    original(self, position, broker_epoch, leader_position, now_ms)
+    return begin(ReplicaProgress, "fetched", "self._leader_position_at_fetch = -1")
 
 
-@mutant(LeaderBalance, "start", breaks="R16", by="R16", setting=LEADERS_CHANGE, killed_by="R16@1")
-def never_gives_leaderships_back(original: Any, self: Any, now_ms: int) -> None:
+@mutant(breaks="R16", by="R16", setting=LEADERS_CHANGE, killed_by="R16@1")
+def never_gives_leaderships_back() -> Changes:
     """Preferred replicas lead again only when an operator asks for it."""
-    self._next_pass_ms = None
+    return begin(LeaderBalance, "start", "self._next_pass_ms = None\nreturn")
 
 
-@mutant(LeaderBalance, "run", breaks="R16", by="R16", setting=LEADERS_CHANGE, killed_by="R16@1")
-def gives_leaderships_back_once(original: Any, self: Any, draft: Any, now_ms: int, is_short: Any) -> None:
+@mutant(breaks="R16", by="R16", setting=LEADERS_CHANGE, killed_by="R16@1")
+def gives_leaderships_back_once() -> Changes:
     """The pass does not come again."""
-    original(self, draft, now_ms, is_short)
-    self._next_pass_ms = None
+    return patch(LeaderBalance, "run", "self._next_pass_ms = now_ms + pause_ms", "self._next_pass_ms = None")
 
 
-@mutant(LeaderBalance, "run", breaks="R16", by="R16", setting=LEADERS_CHANGE, killed_by="R16@11")
+@replacing(LeaderBalance, "run", breaks="R16", by="R16", setting=LEADERS_CHANGE, killed_by="R16@11")
 def gives_back_whatever_is_missed(original: Any, self: Any, draft: Any, now_ms: int, is_short: Any) -> None:
     """Leaderships move, and clients with them, however few a broker misses."""
     former, self._config = self._config, replace(self._config, imbalance_percentage=0)
@@ -349,8 +302,7 @@ def gives_back_whatever_is_missed(original: Any, self: Any, draft: Any, now_ms: 
         self._config = former
 
 
-@mutant(
-    ReplicationControl, "elect_unclean", breaks="R16, F38", by="R16", setting=ALLOWED_LATER, killed_by="R16@2"
-)
-def unclean_pass_elects_nobody(original: Any, self: Any, draft: Any) -> None:
+@mutant(breaks="R16, F38", by="R16", setting=ALLOWED_LATER, killed_by="R16@2")
+def unclean_pass_elects_nobody() -> Changes:
     """Partitions without a leader whose topics come to allow any get none before a broker comes or goes."""
+    return begin(ReplicationControl, "elect_unclean", "return")

@@ -1,6 +1,8 @@
 """Wrong code on purpose is noticed, each mutant by its killing seed; and it still replaces what it names."""
 
 import ast
+import builtins
+import dis
 import inspect
 import json
 import re
@@ -14,12 +16,15 @@ from click.testing import CliRunner
 
 from holdfast.broker.core.replicas.partition import Partition
 from holdfast.cli.sim.command import command
+from holdfast.protocol.errors import ErrorCode
 from holdfast.sim.campaign.artifact import load
 from holdfast.sim.checks.all import PROPERTIES
 from holdfast.sim.checks.history_rules import RULES
 from holdfast.sim.mutants import declarations, find_kill
+from holdfast.sim.mutants.mechanical import codes
 from holdfast.sim.mutants.mutant import Mutant, Patch
 from holdfast.sim.mutants.page import page
+from holdfast.sim.mutants.source_patch import SourcePatch, begin, patch, patched
 from holdfast.sim.mutants.table import MUTANTS, PARTS
 from holdfast.tools.mutant_docs import PAGE
 
@@ -50,47 +55,79 @@ HANDFUL = (
 )
 
 
+def _standing(one: Patch | SourcePatch) -> object:
+    """What runs at the place of a patch."""
+    return one.function().__code__ if isinstance(one, SourcePatch) else vars(one.owner)[one.name]
+
+
 @pytest.mark.parametrize("mutant", MUTANTS.values(), ids=str)
-def test_a_mutant_replaces_what_is_there_and_puts_it_back(mutant: Mutant) -> None:
-    before = [vars(patch.owner)[patch.name] for patch in mutant.patches]
+def test_a_mutant_changes_what_is_there_and_puts_it_back(mutant: Mutant) -> None:
+    """The old text of a patch stands in its function exactly once: else applying it is an error."""
+    before = [_standing(one) for one in mutant.patches]
     with mutant.applied():
-        assert all(
-            vars(patch.owner)[patch.name] is not was
-            for patch, was in zip(mutant.patches, before, strict=True)
-        )
-    assert [vars(patch.owner)[patch.name] for patch in mutant.patches] == before
+        assert all(_standing(one) is not was for one, was in zip(mutant.patches, before, strict=True))
+        assert {name for one in mutant.patches for name in _unknown_names(one)} == set()
+    assert [_standing(one) for one in mutant.patches] == before
     assert mutant.part in PARTS
     assert mutant.breaks
     assert mutant.by
 
 
-def test_a_mutant_that_a_refactoring_made_void_is_an_error() -> None:
-    def wrong(original: object, self: object, now_ms: int) -> bool:
-        return True
+def _unknown_names(one: Patch | SourcePatch) -> set[str]:
+    """Which the patched function reads and its module does not have."""
+    if not isinstance(one, SourcePatch):
+        return set()
+    function = one.function()
+    read = {
+        str(instruction.argval)
+        for code in (function.__code__, *codes(function.__code__))
+        for instruction in dis.get_instructions(code)
+        if instruction.opname == "LOAD_GLOBAL"
+    }
+    return read - function.__globals__.keys() - vars(builtins).keys()
 
-    Patch(Partition, "advance_high_watermark", wrong).replacement()
-    with pytest.raises(AssertionError, match="not there any more"):
-        Patch(Partition, "advance_mark", wrong).replacement()
-    renamed = SimpleNamespace(__name__="renamed", advance=lambda self, partition_epoch: None)
-    with pytest.raises(AssertionError, match="takes .*'partition_epoch'"):
-        Patch(renamed, "advance", wrong).replacement()
+
+def test_a_mutant_that_a_change_of_the_text_made_void_is_an_error() -> None:
+    with patched([patch(Partition, "check_produce", "required_acks == -1", "False")]):
+        pass
+    for old, told in (("required_acks is None", "has 0 times"), ("return ErrorCode", "has 3 times")):
+        with pytest.raises(AssertionError, match=told), patched([patch(Partition, "check_produce", old, "")]):
+            pass
+    with pytest.raises(AssertionError, match="not there any more"), patched([begin(Partition, "gone", "")]):
+        pass
+
+
+def test_patches_of_one_function_are_made_together_and_a_first_statement_comes_first() -> None:
+    wrong = (
+        begin(Partition, "check_produce", "required_acks = 7"),
+        *(
+            patch(Partition, "check_produce", old, "required_acks")
+            for old in ("ErrorCode.NOT_LEADER_OR_FOLLOWER", "ErrorCode.NOT_ENOUGH_REPLICAS")
+        ),
+    )
+    follower = SimpleNamespace(is_serving=False)
+    with patched(wrong):
+        assert Partition.check_produce(follower, -1) == 7  # type: ignore[arg-type]
+    assert Partition.check_produce(follower, -1) is ErrorCode.NOT_LEADER_OR_FOLLOWER  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("mutant", MUTANTS.values(), ids=str)
 def test_a_mutant_replaces_a_function_where_it_is_called(mutant: Mutant) -> None:
     """A module that has imported the function by name goes on calling the right one."""
-    for patch in mutant.patches:
-        original = vars(patch.owner)[patch.name]
-        if not inspect.ismodule(patch.owner) or not inspect.isfunction(original):
+    for one in mutant.patches:
+        if isinstance(one, SourcePatch):
+            continue  # the function itself is changed
+        original = vars(one.owner)[one.name]
+        if not inspect.ismodule(one.owner) or not inspect.isfunction(original):
             continue
         elsewhere = [
             name
             for name, module in sys.modules.items()
-            if name.startswith(PRODUCTION) and vars(module).get(patch.name) is original
+            if name.startswith(PRODUCTION) and vars(module).get(one.name) is original
         ]
-        nodes = ast.walk(ast.parse(inspect.getsource(patch.owner)))
-        is_called_here = any(isinstance(node, ast.Name) and node.id == patch.name for node in nodes)
-        assert is_called_here or elsewhere == [patch.owner.__name__], f"{patch.place}: {elsewhere}"
+        nodes = ast.walk(ast.parse(inspect.getsource(one.owner)))
+        is_called_here = any(isinstance(node, ast.Name) and node.id == one.name for node in nodes)
+        assert is_called_here or elsewhere == [one.owner.__name__], f"{one.place}: {elsewhere}"
 
 
 def test_every_mutant_is_declared_with_what_kills_it_or_with_a_reason_and_the_page_tells() -> None:
@@ -112,12 +149,13 @@ def test_a_killing_seed_is_written_into_the_declaration_and_nothing_else_changes
     before = '''"""Mutants."""
 
 
-@mutant(Log, "append", breaks="D5", by="A-1", killed_by="A-1@1")
-def loses_half(original: object) -> None:
+@mutant(breaks="D5", by="A-1", killed_by="A-1@1")
+def loses_half() -> Changes:
     """A write of größe two is lost."""
+    return begin(Log, "append", "return")
 
 
-@mutant(
+@replacing(
     Log,
     "flush",
     breaks="D5",

@@ -5,23 +5,18 @@ Owns the pairs, and a wrong rule that only these tests use.
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 from holdfast.broker.core.requests.produce_path import ProducePath
-from holdfast.sim.mutants.mutant import Mutant, Patch, Setting
+from holdfast.sim.mutants.mutant import Mutant, Setting
+from holdfast.sim.mutants.source_patch import begin
 from holdfast.sim.mutants.table import MUTANTS
-
-
-def _waits_on(original: Any, self: Any, key: Any) -> Any:
-    return []
-
 
 WAITS_FOR_EVER = Mutant(
     "waits-for-ever",
     "Writes that cannot be acknowledged any more wait until their time is over.",
     "A-18",
     ("A-18",),
-    (Patch(ProducePath, "state_changed", _waits_on),),
+    (begin(ProducePath, "state_changed", "return []"),),
     Setting(faults={"isolate_leader": 3, "kill_broker": 3, "isolate_broker": 3, "cut_controllers": 2}),
 )
 
