@@ -118,8 +118,6 @@ PROPERTIES: tuple[type[Property], ...] = (
     lifecycles.HeartbeatsGoOut,
     lifecycles.StopsAreAskedFor,
     timeliness.KnownSeatsHaveAnswered,
-    timeliness.RecoveriesAgree,
-    timeliness.PassesRun,
     timeliness.MinIsrIsConfigured,
     timeliness.RefusedIsDropped,
     timeliness.UndecidedStaysOpen,

@@ -15,7 +15,6 @@ from holdfast.controller.core.operators import config_control, topics
 from holdfast.controller.core.partitions import placement
 from holdfast.controller.core.partitions.log_questions import LogQuestions
 from holdfast.controller.core.partitions.replication_control import ReplicationControl
-from holdfast.controller.core.partitions.unclean_recovery import UncleanRecovery
 from holdfast.controller.core.quorum_controller import QuorumController
 from holdfast.metadata import describe
 from holdfast.metadata.image import MetadataImage
@@ -141,12 +140,6 @@ def each_controller_switches_elr_on() -> Changes:
     )
 
 
-@mutant(breaks="R60, R69", by="R60", setting=BY_HAND, killed_by="R60@2")
-def wishes_outlive_leaders() -> Changes:
-    """What an operator has asked of a partition once holds the next time, too."""
-    return patch(UncleanRecovery, "observe", "self._forced.pop(key, None)", "pass")
-
-
 @mutant(
     breaks="R62",
     by="R60",
@@ -161,12 +154,6 @@ def asks_nobody_who_is_behind_again() -> Changes:
         "(AnswerValidity.OK, AnswerValidity.SUPERSEDED)",
         "(AnswerValidity.OK, AnswerValidity.SUPERSEDED, AnswerValidity.STALE_LEADER_EPOCH)",
     )
-
-
-@mutant(breaks="R17, R69", by="R60", setting=BY_HAND, killed_by="R60@2")
-def wishes_are_not_carried_out() -> Changes:
-    """Who asks for a comparison of logs hears of success, and nothing is compared."""
-    return begin(UncleanRecovery, "force", "return")
 
 
 @mutant(breaks="R23", by="R25", setting=STOPPED, killed_by="R25@1")

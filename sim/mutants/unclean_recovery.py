@@ -46,10 +46,6 @@ CRUMBLING = Setting(
     gap_ms=700,
     seconds=25,
 )
-#: as CRUMBLING, while controllers come and go
-TAKEN_OVER = replace(
-    CRUMBLING, faults={"crumble": 5, "kill_active": 6, "kill_all_brokers": 3, "power_broker": 4}
-)
 #: a replica outside the last known ELR has a later epoch, of which nothing was committed
 FIGURE_8 = Setting(
     band="manager", faults={"figure_eight": 1}, shape={"partitions": 1}, gap_ms=10_000, seconds=25
@@ -98,30 +94,6 @@ BY_OPERATORS = Setting(
     faults={"crumble": 5, "kill_all_brokers": 3, "elect_unclean": 10, "power_broker": 2},
     shape={"recovery_manager": True},
     gap_ms=300,
-    seconds=20,
-)
-#: beyond the budget strategies change, of topics and by hand, while there is no leader
-STRATEGIES = Setting(
-    band="over-budget",
-    faults={
-        "change_strategy": 8,
-        "elect_unclean": 4,
-        "kill_all_brokers": 3,
-        "power_all": 2,
-        "power_leader": 3,
-        "power_broker": 3,
-        "fence_leader": 2,
-    },
-    shape={"recovery_manager": True},
-    gap_ms=250,
-    seconds=20,
-)
-#: answers are not waited for for long, and some come late
-IMPATIENT = Setting(
-    band="over-budget",
-    faults={"late_logs": 4, "crumble": 1, "change_strategy": 2},
-    shape={"recovery_manager": True, "short_intervals": True},
-    gap_ms=1_500,
     seconds=20,
 )
 #: beyond the budget a broker does not know yet that its leader leads no more, and is fed by it
@@ -245,14 +217,6 @@ def counts_answers_of_other_epochs() -> Changes:
     )
 
 
-@mutant(breaks="R14, R67", by="A-13 A-14 OwnBug Refinement I-8", setting=CRUMBLING, killed_by="I-8@10")
-def compares_logs_beside_elr() -> Changes:
-    """Logs are compared although a member of the ELR is only fenced."""
-    return patch(
-        UncleanRecovery, "_strategy", "strategy is Strategy.BALANCED and partition.electable", "False"
-    )
-
-
 @mutant(breaks="R64, R66", by="A-14 I-8 Refinement", setting=FIGURE_8, killed_by="A-14@1")
 def believes_later_epochs() -> Changes:
     """The highest epoch wins, also that of a replica outside the last known ELR (the KIP's text)."""
@@ -306,71 +270,3 @@ def tells_what_is_committed() -> Changes:
         "log_end_offset=replica.log.log_end_offset",
         "log_end_offset=max(0, min(replica.log.log_end_offset, replica.high_watermark))",
     )
-
-
-@mutant(breaks="R64, R65", by="R60", setting=CRUMBLING, killed_by="R60@2")
-def recovers_without_asking_the_others() -> Changes:
-    """Only those are waited for whose answers are needed, as if time were over at once."""
-    return patch(unclean_recovery, "_is_decided", "recovery.has_timed_out", "True")
-
-
-@mutant(breaks="R64, R65", by="R60", setting=IMPATIENT, killed_by="R60@1")
-def recovery_waits_for_ever() -> Changes:
-    """Time for answers is never over: one that hangs keeps a partition without a leader."""
-    return patch(unclean_recovery, "_is_decided", "recovery.has_timed_out", "False")
-
-
-@mutant(breaks="R64, R65", by="R60", setting=IMPATIENT, killed_by="R60@3")
-def answers_begin_time_anew() -> Changes:
-    """With each answer the others have as long again."""
-    return patch(
-        UncleanRecovery,
-        "take_log_info",
-        "self._dirty[key] = None",
-        "self._dirty[key] = None\n        recovery.started_ms += self._config.recovery_timeout_ms",
-    )
-
-
-@replacing(
-    unclean_recovery, "_is_decided", breaks="R64", by="R60 R62 I-8", setting=IMPATIENT, killed_by="R60@1"
-)
-def time_proves_something(original: Any, partition: Any, recovery: Any, asked: Any, valid: Any) -> Any:
-    """Once time is over the best log is elected also where one of the last known ELR has told of none."""
-    known = partition.last_known_elr
-    has_any = any(replica in valid for replica in known) if known else bool(valid)
-    return (recovery.has_timed_out and has_any) or original(partition, recovery, asked, valid)
-
-
-@mutant(breaks="R65", by="R60", setting=STRATEGIES, killed_by="R60@2")
-def aggressive_waits_for_who_is_away() -> Changes:
-    """The aggressive strategy waits for all replicas, not for those that are there."""
-    return patch(unclean_recovery, "_is_decided", "recovery.strategy is not Strategy.BALANCED or (", "(")
-
-
-@mutant(breaks="R60", by="R60 L-9", setting=TAKEN_OVER, killed_by="R60@1")
-def new_controllers_recover_nothing() -> Changes:
-    """A controller that becomes active does not look for partitions without a leader."""
-    return patch(UncleanRecovery, "start", "bool(image.leaderless)", "False")
-
-
-@mutant(breaks="R69", by="R60", setting=STRATEGIES, killed_by="R60@2")
-def topics_have_no_strategies() -> Changes:
-    """The strategy of the cluster counts, not that of the topic."""
-    return begin(UncleanRecovery, "_configured", 'topic_name = ""')
-
-
-@mutant(breaks="R69", by="R60", setting=STRATEGIES, killed_by="R60@5")
-def recovers_against_the_strategy() -> Changes:
-    """A topic that is to wait for an operator is recovered all the same."""
-    return patch(
-        UncleanRecovery,
-        "_configured",
-        "return Strategy(name)",
-        "return Strategy.BALANCED if Strategy(name) is Strategy.NONE else Strategy(name)",
-    )
-
-
-@mutant(breaks="R17, R69", by="R60", setting=STRATEGIES, killed_by="R60@5")
-def operators_recover_nothing() -> Changes:
-    """A comparison of logs that operators have asked for is not begun."""
-    return begin(UncleanRecovery, "force", "return")

@@ -18,8 +18,6 @@ from holdfast.broker.core.requests.produce_path import ProducePath
 from holdfast.broker.core.requests.producer_ids import ProducerIds
 from holdfast.broker.log_manager import LogManager
 from holdfast.controller.core import producer_ids
-from holdfast.controller.core.partitions.leader_balance import LeaderBalance
-from holdfast.controller.core.partitions.replication_control import ReplicationControl
 from holdfast.sim.mutants.mutant import Changes, Setting, mutant, replacing
 from holdfast.sim.mutants.replication import CUT_OFF_FOLLOWERS
 from holdfast.sim.mutants.shutdown import STOPPED
@@ -64,20 +62,6 @@ STALLED = Setting(faults={"stall": 6, "isolate_broker": 3, "pause_broker": 3, "l
 LATE_FOLLOWERS = Setting(faults={"late_fetches": 6, "kill_leader": 1}, gap_ms=3_000, seconds=25)
 #: and fall behind further and further
 TRICKLING_FOLLOWERS = replace(LATE_FOLLOWERS, shape={"small_fetches": True})
-
-#: leaders come and go, and leaderships go back every second
-LEADERS_CHANGE = Setting(
-    faults={"kill_leader": 4, "stop_broker": 2, "kill_broker": 1},
-    shape={"short_intervals": True, "partitions": 12},
-)
-#: with neither ELR nor comparisons of logs, beyond the budget, topics come to allow unclean elections
-ALLOWED_LATER = Setting(
-    band="unclean-no-elr",
-    faults={"change_strategy": 10, "starve_follower": 4, "kill_all_brokers": 3, "power_leader": 3},
-    shape={"short_intervals": True, "recovery_manager": False},
-    gap_ms=300,
-    seconds=20,
-)
 
 
 @mutant(breaks="R44, F3", by="R44", setting=ASKED_AGAIN, killed_by="R44@9")
@@ -278,31 +262,3 @@ def whoever_fetches_is_caught_up() -> Changes:
 def who_never_has_all_lags() -> Changes:
     """A follower that has what there was at its last fetch, and never all, counts as one that lags."""
     return begin(ReplicaProgress, "fetched", "self._leader_position_at_fetch = -1")
-
-
-@mutant(breaks="R16", by="R16", setting=LEADERS_CHANGE, killed_by="R16@1")
-def never_gives_leaderships_back() -> Changes:
-    """Preferred replicas lead again only when an operator asks for it."""
-    return begin(LeaderBalance, "start", "self._next_pass_ms = None\nreturn")
-
-
-@mutant(breaks="R16", by="R16", setting=LEADERS_CHANGE, killed_by="R16@1")
-def gives_leaderships_back_once() -> Changes:
-    """The pass does not come again."""
-    return patch(LeaderBalance, "run", "self._next_pass_ms = now_ms + pause_ms", "self._next_pass_ms = None")
-
-
-@replacing(LeaderBalance, "run", breaks="R16", by="R16", setting=LEADERS_CHANGE, killed_by="R16@11")
-def gives_back_whatever_is_missed(original: Any, self: Any, draft: Any, now_ms: int, is_short: Any) -> None:
-    """Leaderships move, and clients with them, however few a broker misses."""
-    former, self._config = self._config, replace(self._config, imbalance_percentage=0)
-    try:
-        original(self, draft, now_ms, is_short)
-    finally:
-        self._config = former
-
-
-@mutant(breaks="R16, F38", by="R16", setting=ALLOWED_LATER, killed_by="R16@2")
-def unclean_pass_elects_nobody() -> Changes:
-    """Partitions without a leader whose topics come to allow any get none before a broker comes or goes."""
-    return begin(ReplicationControl, "elect_unclean", "return")

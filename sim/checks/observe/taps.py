@@ -67,9 +67,7 @@ from holdfast.sim.checks.opinions.broker_sessions import BrokerSessions
 from holdfast.sim.checks.opinions.elections import Elections, Waits
 from holdfast.sim.checks.opinions.fetch_fairness import Turns
 from holdfast.sim.checks.opinions.pending_answers import Owed
-from holdfast.sim.checks.opinions.periodic_elections import Passes
 from holdfast.sim.checks.opinions.quorum_description import QuorumTold
-from holdfast.sim.checks.opinions.recoveries import Recoveries
 from holdfast.storage.core.producer_state import KeptBatch
 
 
@@ -347,8 +345,7 @@ class ControllerTap(Tap[ControllerEvent, ControllerEffect]):
         self._core = core
         self._heard = heard
         self._marks = marks
-        self._sessions, self._recoveries = BrokerSessions(core), Recoveries(core)
-        self._passes, self._owed = Passes(core), Owed(core)
+        self._sessions, self._owed = BrokerSessions(core), Owed(core)
         #: what the core knew before the event, and whether all of it was committed
         self._before, self._was_settled = core.latest, True
 
@@ -362,8 +359,6 @@ class ControllerTap(Tap[ControllerEvent, ControllerEffect]):
         heard.differs += [(About.OWING, why) for why in whys]
         whys = self._sessions.differs(event, before, effects, now_ms)
         heard.differs += [(About.SESSIONS, why) for why in whys]
-        heard.differs += [(About.RECOVERIES, w) for w in self._recoveries.differs(event, effects, now_ms)]
-        heard.differs += [(About.PASSES, why) for why in self._passes.differs(event, now_ms)]
         if type(event) is ControllerRequest and core.is_active:
             if type(event.message) in (AlterPartitionRequest, BrokerRegistrationRequest):
                 heard.handled.append((event.message, before, core.latest))

@@ -17,7 +17,7 @@ from holdfast.controller.core.decisions import CauseKind, Decision, DecisionEntr
 from holdfast.metadata.ids import PartitionId
 from holdfast.metadata.image import CLUSTER_RESOURCE, RESOURCE_TOPIC, MetadataImage
 from holdfast.metadata.partition import PartitionRegistration
-from holdfast.metadata.records import ELR_FEATURE, MetadataRecord
+from holdfast.metadata.records import MetadataRecord
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.alter_partition import AlterPartitionRequest
 from holdfast.protocol.messages.broker_registration import BrokerHeartbeatRequest, BrokerRegistrationRequest
@@ -72,26 +72,6 @@ def configured(image: MetadataImage, topic_name: str, key: str) -> str | None:
         if text is not None:
             return text
     return None
-
-
-def is_manager_on(image: MetadataImage, is_on_in_files: bool) -> bool:
-    """Logs are to be compared where that is possible."""
-    values = image.configs.get(CLUSTER_RESOURCE)
-    text = None if values is None else values.get("unclean.recovery.manager.enabled")
-    return is_on_in_files if text is None else text == "true"
-
-
-def compares_logs(image: MetadataImage, is_on_in_files: bool) -> bool:
-    """R69: the recovery manager is on, and so is ELR."""
-    return is_manager_on(image, is_on_in_files) and image.features.get(ELR_FEATURE, 0) > 0
-
-
-def takes_any_replica(image: MetadataImage, topic_name: str, is_on_in_files: bool) -> bool:
-    """R69: without ELR, a strategy that is configured counts before the older key while the manager is on."""
-    strategy = configured(image, topic_name, "unclean.recovery.strategy")
-    if strategy is not None and is_manager_on(image, is_on_in_files):
-        return strategy == "Aggressive"
-    return configured(image, topic_name, "unclean.leader.election.enable") == "true"
 
 
 @dataclass(slots=True)
@@ -370,10 +350,6 @@ class About(Enum):
 
     #: `broker_sessions`
     SESSIONS = "sessions"
-    #: `recoveries`
-    RECOVERIES = "recoveries"
-    #: `passes`
-    PASSES = "passes"
     #: `elections`
     ELECTIONS = "elections"
     #: whether a voter may go on leading: `listening`

@@ -10,12 +10,10 @@ from holdfast.protocol.errors import ErrorCode
 from holdfast.sim.checks.observe.batches import BatchMark
 from holdfast.sim.checks.observe.observer import Observer
 from holdfast.sim.checks.observe.views import (
-    About,
     Before,
     Change,
     Property,
     ReplicaView,
-    SecondOpinion,
     configured,
 )
 from holdfast.sim.cluster.nodes import SimBroker, State
@@ -55,22 +53,6 @@ class KnownSeatsHaveAnswered(Property):
         silent = [member for member in change.before.last_known_elr if ends.get(member, -1) < 0]
         if silent:
             seen.broken(self, index, f"{silent} have told of no log: {ends}, {change.before}")
-
-
-class RecoveriesAgree(SecondOpinion):
-    """R60 to R65, R69: partitions are recovered if, as and as long as they should be, and decided when those
-    have answered whose logs are needed, or time is over."""
-
-    name = "R60 RecoveriesAgree"
-    about = About.RECOVERIES
-
-
-class PassesRun(SecondOpinion):
-    """R16: what nothing happens to is looked after all the same, once an interval: partitions that may have
-    any leader, and leaderships that preferred replicas have lost."""
-
-    name = "R16 PassesRun"
-    about = About.PASSES
 
 
 class MinIsrIsConfigured(Property):

@@ -15,7 +15,7 @@ from holdfast.controller.core.decisions import CauseKind, LogEnd
 from holdfast.controller.core.partitions.election import ElectionReason
 from holdfast.metadata.image import RESOURCE_TOPIC
 from holdfast.protocol.errors import ErrorCode
-from holdfast.sim.checks.observe.views import About, Property
+from holdfast.sim.checks.observe.views import Property
 from holdfast.sim.checks.properties import timeliness
 from holdfast.sim.cluster.nodes import State
 from holdfast.sim.cluster.world import ClusterSpec
@@ -155,24 +155,6 @@ def test_each_known_seat_has_told_of_its_log_r62(end_of_3: int, over_budget: boo
         lost, CauseKind.LOGS_COMPARED, None, ElectionReason.LONGEST_LOG, logs=logs, leader=2, isr=(2,)
     )
     assert broken(scene, lambda: scene.property.partition_changed(scene.seen, 0, given)) is expected
-
-
-@pytest.mark.parametrize(
-    ("one", "about", "name"),
-    [
-        (timeliness.RecoveriesAgree, About.RECOVERIES, "R60 RecoveriesAgree"),
-        (timeliness.PassesRun, About.PASSES, "R16 PassesRun"),
-    ],
-)
-def test_what_a_controller_does_otherwise_is_told_with_its_name(
-    one: type[Property], about: About, name: str
-) -> None:
-    scene = Scene(one())
-    node = scene.world.controllers[0]
-    said = scene.violation(
-        lambda: scene.property.controller_differs(scene.seen, node, about, "t-0 has no leader")
-    )
-    assert said == f"{name}: c101: t-0 has no leader"
 
 
 @pytest.mark.parametrize(

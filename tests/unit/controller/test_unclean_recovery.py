@@ -18,7 +18,7 @@ from holdfast.controller.core.events import (
     RecoveryElected,
     WaitForReplicas,
 )
-from holdfast.controller.core.operators.operations import AlterConfig
+from holdfast.controller.core.operators.operations import AlterConfig, ElectionType, ElectLeader
 from holdfast.controller.core.partitions.election import ElectionReason
 from holdfast.controller.core.partitions.unclean_recovery import AnswerValidity, LogReply, best_log, most_lost
 from holdfast.metadata.ids import PartitionId
@@ -547,6 +547,28 @@ def test_answers_to_a_former_tenure_are_dropped(quorum: Quorum) -> None:
     for broker_id in (1, 2, 3):
         reply(quorum, former[broker_id], 10)
     assert quorum.partition("t").leader is None
+
+
+def test_the_strategy_of_a_topic_comes_before_that_of_the_cluster(quorum: Quorum) -> None:
+    """R69."""
+    quorum.request(AlterConfig((RESOURCE_TOPIC, "t"), "unclean.recovery.strategy", "None"))
+    power_cut(quorum)
+    assert quorum.core.recovery.count == 0
+
+
+def test_what_an_operator_asked_for_ends_with_the_leader_that_it_gives(quorum: Quorum) -> None:
+    """R17, R60: the next time the partition has no leader its strategy decides again."""
+    quorum.request(AlterConfig(CLUSTER_RESOURCE, "unclean.recovery.strategy", "None"))
+    power_cut(quorum)
+    quorum.request(ElectLeader(ElectionType.LONGEST_LOG_AGGRESSIVE, "t", 0))
+    assert quorum.core.recovery.count == 1
+    for broker_id in (1, 2, 3):
+        quorum.heartbeat(broker_id)
+        answer(quorum, broker_id, 10)
+    assert quorum.partition("t").leader is not None
+    power_cut(quorum)
+    assert quorum.partition("t").leader is None
+    assert quorum.core.recovery.count == 0
 
 
 # --- what operators see -----------------------------------------------------------------------------------
