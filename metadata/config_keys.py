@@ -413,6 +413,14 @@ BROKER_KEYS: tuple[ConfigKey, ...] = (
     _int("group.max.session.timeout.ms", 1_800_000, "Longest session timeout of a member.", 1),
     _int("group.initial.rebalance.delay.ms", 3_000, "An empty group waits so long for further members.", 0),
     _int("group.max.size", 1_000, "Most members of a group; Kafka's has no limit.", 1, ARRAY_MAX),
+    _int(
+        "quota.window.num",
+        11,
+        "Windows over which a client's rate is measured; one of them is the present one.",
+        1,
+        1000,
+    ),
+    _int("quota.window.size.seconds", 1, "Length of each of these windows.", 1, 3600),
     ConfigKey(
         "holdfast.validate.records",
         Kind.ENUM,
@@ -534,10 +542,18 @@ CLUSTER_KEYS: tuple[ConfigKey, ...] = (
     _bool("unclean.recovery.manager.enabled", True, "Compare logs before an unclean election."),
 )
 
+#: Keys of a client, or of all clients that have none of their own, stored in the metadata log. Each broker
+#: allows a client so much by itself.
+CLIENT_KEYS: tuple[ConfigKey, ...] = (
+    _long("producer_byte_rate", None, "Bytes of records a second that a client may send to a broker.", 1),
+    _long("consumer_byte_rate", None, "Bytes of records a second that a client may fetch from a broker.", 1),
+)
+
 BROKER_FILE_KEYS: tuple[ConfigKey, ...] = COMMON_KEYS + BROKER_KEYS
 CONTROLLER_FILE_KEYS: tuple[ConfigKey, ...] = COMMON_KEYS + CONTROLLER_KEYS
 
 #: Every key that a server.properties may have; a file may serve both roles.
 FILE_KEY_NAMES: frozenset[str] = frozenset(key.name for key in COMMON_KEYS + BROKER_KEYS + CONTROLLER_KEYS)
 TOPIC_KEY_BY_NAME: dict[str, ConfigKey] = {key.name: key for key in TOPIC_KEYS}
+CLIENT_KEY_BY_NAME: dict[str, ConfigKey] = {key.name: key for key in CLIENT_KEYS}
 CLUSTER_KEY_BY_NAME: dict[str, ConfigKey] = {key.name: key for key in CLUSTER_KEYS}

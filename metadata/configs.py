@@ -11,6 +11,8 @@ from typing import Any
 from holdfast.metadata.config_keys import (
     BROKER_FILE_KEYS,
     BROKER_KEYS,
+    CLIENT_KEY_BY_NAME,
+    CLIENT_KEYS,
     CLUSTER_KEY_BY_NAME,
     CLUSTER_KEYS,
     COMMON_KEYS,
@@ -30,6 +32,8 @@ from holdfast.protocol.messages.broker_registration import ListenerEndpoint
 __all__ = [
     "BROKER_FILE_KEYS",
     "BROKER_KEYS",
+    "CLIENT_KEYS",
+    "CLIENT_KEY_BY_NAME",
     "CLUSTER_KEYS",
     "CLUSTER_KEY_BY_NAME",
     "COMMON_KEYS",

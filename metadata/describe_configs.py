@@ -9,6 +9,7 @@ from typing import Any
 
 from holdfast.metadata.answer_steps import AnswerSteps, Pace, in_one_go
 from holdfast.metadata.configs import (
+    CLIENT_KEY_BY_NAME,
     CLUSTER_KEY_BY_NAME,
     TOPIC_KEY_BY_NAME,
     ConfigKey,
@@ -16,7 +17,13 @@ from holdfast.metadata.configs import (
     unknown_key_problem,
     value_text,
 )
-from holdfast.metadata.image import CLUSTER_RESOURCE, RESOURCE_TOPIC, ConfigResource, MetadataImage
+from holdfast.metadata.image import (
+    CLUSTER_RESOURCE,
+    RESOURCE_CLIENT,
+    RESOURCE_TOPIC,
+    ConfigResource,
+    MetadataImage,
+)
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.configs import ConfigResource as AskedResource
 from holdfast.protocol.messages.configs import (
@@ -62,7 +69,9 @@ def resource_problem(image: MetadataImage, resource: ConfigResource) -> tuple[Er
     if resource == CLUSTER_RESOURCE:
         return None
     if kind != RESOURCE_TOPIC:
-        text = "only topics and the cluster have dynamic values; other values are in a node's file"
+        text = "only topics and the cluster have dynamic values here; other values are in a node's file"
+        if kind == RESOURCE_CLIENT:
+            text = "ask DescribeClientQuotas for the quotas of clients"
         return ErrorCode.INVALID_REQUEST, text
     if name not in image.topic_ids:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}"
@@ -70,7 +79,9 @@ def resource_problem(image: MetadataImage, resource: ConfigResource) -> tuple[Er
 
 
 def keys_of(resource: ConfigResource) -> dict[str, ConfigKey]:
-    """The keys of a topic or of the cluster, by name."""
+    """The keys of a topic, of a client or of the cluster, by name."""
+    if resource[0] == RESOURCE_CLIENT:
+        return CLIENT_KEY_BY_NAME
     return CLUSTER_KEY_BY_NAME if resource == CLUSTER_RESOURCE else TOPIC_KEY_BY_NAME
 
 

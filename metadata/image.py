@@ -12,7 +12,7 @@ from typing import Any
 from immutables import Map
 
 from holdfast.metadata.broker import BrokerRegistration
-from holdfast.metadata.config_keys import CLUSTER_KEYS, TOPIC_KEY_BY_NAME
+from holdfast.metadata.config_keys import CLIENT_KEY_BY_NAME, CLUSTER_KEYS, TOPIC_KEY_BY_NAME
 from holdfast.metadata.configs import parse_value
 from holdfast.metadata.ids import PartitionId
 from holdfast.metadata.partition import PartitionRegistration
@@ -21,6 +21,10 @@ from holdfast.metadata.records import ELR_FEATURE
 #: `resource_type` of ConfigRecord.
 RESOURCE_TOPIC = 2
 RESOURCE_BROKER = 4
+#: Holdfast's own; Kafka has other records for quotas. An earlier build keeps what it does not look at.
+RESOURCE_CLIENT = 100
+#: The quotas of clients that have none of their own. No client can be named so.
+DEFAULT_CLIENT: "ConfigResource" = (RESOURCE_CLIENT, "")
 #: The cluster's dynamic values: a broker resource with an empty name, as in Kafka.
 CLUSTER_RESOURCE: "ConfigResource" = (RESOURCE_BROKER, "")
 
@@ -140,6 +144,17 @@ class MetadataImage:
     def overrides(self, topic_name: str) -> Map[str, str]:
         """The topic's own settings."""
         return self.configs.get((RESOURCE_TOPIC, topic_name), _NOTHING)
+
+    def client_quotas(self) -> dict[str, dict[str, int]]:
+        """{client id, '' for the default of all clients: {key: bytes a second}}, by client id and key. What a
+        later build has set besides is left out."""
+        found: dict[str, dict[str, int]] = {}
+        for kind, name in sorted(self.configs):
+            values = self.configs[kind, name] if kind == RESOURCE_CLIENT else _NOTHING
+            known = {key: int(values[key]) for key in sorted(CLIENT_KEY_BY_NAME) if key in values}
+            if known:
+                found[name] = known
+        return found
 
     def cluster_config(self, name: str) -> Any:
         """The typed dynamic value of a key of the cluster, None when it is not set."""

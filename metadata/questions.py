@@ -15,8 +15,10 @@ from holdfast.metadata.describe import (
     metadata_steps,
 )
 from holdfast.metadata.describe_configs import describe_configs_steps
+from holdfast.metadata.describe_quotas import describe_client_quotas_steps
 from holdfast.metadata.image import MetadataImage
 from holdfast.protocol.api_keys import ApiKey
+from holdfast.protocol.messages.client_quotas import DescribeClientQuotasRequest
 from holdfast.protocol.messages.configs import DescribeConfigsRequest
 from holdfast.protocol.messages.metadata import DescribeClusterRequest, MetadataRequest
 from holdfast.protocol.messages.reassignments import ListPartitionReassignmentsRequest
@@ -27,6 +29,7 @@ QUESTION_APIS = (
     ApiKey.METADATA,
     ApiKey.DESCRIBE_CONFIGS,
     ApiKey.LIST_PARTITION_REASSIGNMENTS,
+    ApiKey.DESCRIBE_CLIENT_QUOTAS,
     ApiKey.DESCRIBE_CLUSTER,
     ApiKey.DESCRIBE_TOPIC_PARTITIONS,
 )
@@ -78,6 +81,9 @@ def answer_steps(image: MetadataImage, question: Any, asked: Asked) -> AnswerSte
             return describe_topic_partitions_response(image, question, partition_limit=asked.partition_limit)
         case DescribeConfigsRequest():
             answer = yield from describe_configs_steps(image, question, asked.static)
+            return answer
+        case DescribeClientQuotasRequest():
+            answer = yield from describe_client_quotas_steps(image, question)
             return answer
         case ListPartitionReassignmentsRequest():
             return list_partition_reassignments_response(image, question)

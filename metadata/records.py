@@ -149,8 +149,10 @@ class PartitionChangeRecord:
 class ConfigRecord:
     """One key of one resource."""
 
-    resource_type: int = field(int16, "2 topic, 4 broker (name '' is the cluster).")
-    resource_name: str = field(string, "Topic name, broker id, or ''.")
+    resource_type: int = field(int16, "2 topic, 4 broker (name '' is the cluster), 100 client.")
+    resource_name: str = field(
+        string, "Topic name, broker id, client id, or '' for the cluster or the default of all clients."
+    )
     name: str = field(string, "Key.")
     value: str | None = field(nullable(string), "Value, null deletes.")
 

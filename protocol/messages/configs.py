@@ -1,4 +1,5 @@
 """DescribeConfigs (32) and IncrementalAlterConfigs (44): dynamic values of topics and of the whole cluster.
+The second sets the quotas of clients, too; DescribeClientQuotas tells them.
 
 Any node answers the first from its image; the second is for the active controller, brokers forward it.
 """
@@ -25,6 +26,8 @@ class ResourceType(IntEnum):
     TOPIC = 2
     #: with an empty name: the whole cluster
     BROKER = 4
+    #: Holdfast's own number; with an empty name: the default of all clients. Only to be altered
+    CLIENT = 100
 
 
 class ConfigOperation(IntEnum):
@@ -111,8 +114,11 @@ class AlterableConfig:
 class AlterConfigsResource:
     """The changes of one resource: all of them are made, or none."""
 
-    resource_type: int = field(int8, "2 topic, 4 broker.")
-    resource_name: str = field(string, "Topic, or empty with type 4 for the cluster.")
+    resource_type: int = field(int8, "2 topic, 4 broker, 100 client.")
+    resource_name: str = field(
+        string,
+        "Topic or client id; empty with type 4 for the cluster, with 100 for the default of all clients.",
+    )
     configs: tuple[AlterableConfig, ...] = field(array_of(AlterableConfig), "Changes, each key once.")
 
 

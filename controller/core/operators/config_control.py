@@ -16,7 +16,9 @@ from holdfast.metadata.describe import supported_levels
 from holdfast.metadata.describe_configs import keys_of, resource_problem
 from holdfast.metadata.image import (
     CLUSTER_RESOURCE,
+    DEFAULT_CLIENT,
     RESOURCE_BROKER,
+    RESOURCE_CLIENT,
     RESOURCE_TOPIC,
     ConfigResource,
     MetadataImage,
@@ -38,6 +40,8 @@ class ConfigControl:
     def resource_problem(self, image: MetadataImage, resource: ConfigResource) -> OperationResult | None:
         """Why the resource cannot be configured, or None. Errors: INVALID_REQUEST,
         UNKNOWN_TOPIC_OR_PARTITION."""
+        if resource[0] == RESOURCE_CLIENT:
+            return None  # any id: clients are not known before they come
         problem = resource_problem(image, resource)
         return None if problem is None else OperationResult(*problem)
 
@@ -84,7 +88,7 @@ class ConfigControl:
             return DONE
         draft.write(ConfigRecord(kind, owner, request.name, request.value))
         change = f"{request.name}={'' if request.value is None else request.value}"
-        draft.note(f"{'cluster' if is_cluster else f'topic {owner}'} configured: {change}")
+        draft.note(f"{_name(request.resource)} configured: {change}")
         if self._replication.compares_logs(image) and not self._replication.compares_logs(draft.image):
             # a last known leader that is back needs no comparison any more (F40); the periodic unclean pass
             # handles the others (F38)
@@ -132,6 +136,14 @@ class ConfigControl:
         if not request.level:
             self._replication.refresh(draft, Cause(CauseKind.ELR_SWITCHED_OFF))
         return DONE
+
+
+def _name(resource: ConfigResource) -> str:
+    if resource == DEFAULT_CLIENT:
+        return "default of all clients"
+    if resource == CLUSTER_RESOURCE:
+        return "cluster"
+    return f"{'client' if resource[0] == RESOURCE_CLIENT else 'topic'} {resource[1]}"
 
 
 def _partition_without_isr(image: MetadataImage) -> str | None:

@@ -3,7 +3,14 @@
 import pytest
 
 from holdfast.controller.core.operators.operations import AlterConfig, OperationResult, UpdateFeature
-from holdfast.metadata.image import CLUSTER_RESOURCE, RESOURCE_TOPIC, MetadataImage, TopicImage
+from holdfast.metadata.image import (
+    CLUSTER_RESOURCE,
+    DEFAULT_CLIENT,
+    RESOURCE_CLIENT,
+    RESOURCE_TOPIC,
+    MetadataImage,
+    TopicImage,
+)
 from holdfast.metadata.records import ELR_FEATURE, NoOpRecord, decode_record
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.topic_names import OFFSETS_TOPIC
@@ -11,6 +18,7 @@ from tests.unit.controller.harness import Quorum, make_config
 from tests.unit.controller.test_topics import create
 
 TOPIC = (RESOURCE_TOPIC, "t")
+CLIENT = (RESOURCE_CLIENT, "c")
 
 
 @pytest.fixture
@@ -85,6 +93,10 @@ def test_no_retention_deletes_committed_offsets(quorum: Quorum, name: str, value
         ((RESOURCE_TOPIC, "x"), "min.insync.replicas", "1", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         ((4, "1"), "min.insync.replicas", "1", ErrorCode.INVALID_CONFIG),
         ((4, "1"), "log.retention.ms", "1", ErrorCode.INVALID_REQUEST),
+        (CLIENT, "producer_byte_rate", "0", ErrorCode.INVALID_CONFIG),
+        (CLIENT, "producer_byte_rate", "1.5", ErrorCode.INVALID_CONFIG),
+        (CLIENT, "request_percentage", "5", ErrorCode.INVALID_CONFIG),
+        (TOPIC, "producer_byte_rate", "5", ErrorCode.INVALID_CONFIG),
     ],
 )
 def test_what_cannot_be_set_is_refused_without_a_record(
@@ -95,6 +107,14 @@ def test_what_cannot_be_set_is_refused_without_a_record(
     assert outcome.error_code is error
     assert outcome.error_message
     assert quorum.image == before
+
+
+def test_quotas_are_set_for_any_client_and_for_all_others(quorum: Quorum) -> None:
+    assert alter(quorum, CLIENT, "producer_byte_rate", "5") == OperationResult()
+    assert alter(quorum, DEFAULT_CLIENT, "consumer_byte_rate", "7") == OperationResult()
+    assert quorum.image.client_quotas() == {"": {"consumer_byte_rate": 7}, "c": {"producer_byte_rate": 5}}
+    assert alter(quorum, CLIENT, "producer_byte_rate", None) == OperationResult()
+    assert list(quorum.image.client_quotas()) == [""]
 
 
 @pytest.mark.parametrize("value", ["proactive", "Aggressive", "balanced", "manual", "None"])

@@ -6,6 +6,7 @@ import pytest
 
 from holdfast.metadata.config_keys import (
     BROKER_KEYS,
+    CLIENT_KEYS,
     CLUSTER_KEYS,
     COMMON_KEYS,
     CONTROLLER_KEYS,
@@ -24,7 +25,8 @@ SOURCE = "\n".join(
     if path.name != "config_keys.py"
 )
 EVERY_KEY = {
-    key.name: key for key in (*COMMON_KEYS, *CONTROLLER_KEYS, *BROKER_KEYS, *TOPIC_KEYS, *CLUSTER_KEYS)
+    key.name: key
+    for key in (*COMMON_KEYS, *CONTROLLER_KEYS, *BROKER_KEYS, *TOPIC_KEYS, *CLUSTER_KEYS, *CLIENT_KEYS)
 }
 #: {the node's key of a default: topic key}
 TOPIC_KEY_OF = {key.synonym: key.name for key in TOPIC_KEYS if key.synonym}

@@ -9,6 +9,7 @@ from holdfast.metadata import answer_steps as steps_of_answers
 from holdfast.metadata.questions import QUESTION_APIS, Asked, answer_question, answer_steps
 from holdfast.protocol.api_keys import ApiKey
 from holdfast.protocol.messages import APIS
+from holdfast.protocol.messages.client_quotas import DescribeClientQuotasRequest
 from holdfast.protocol.messages.configs import ConfigResource, ConfigSource, DescribeConfigsRequest
 from holdfast.protocol.messages.metadata import DescribeClusterRequest, MetadataRequest
 from holdfast.protocol.messages.reassignments import ListPartitionReassignmentsRequest
@@ -20,6 +21,7 @@ QUESTIONS = {
     ApiKey.METADATA: MetadataRequest(None),
     ApiKey.DESCRIBE_CONFIGS: DescribeConfigsRequest((ConfigResource(4, "", ("min.insync.replicas",)),)),
     ApiKey.LIST_PARTITION_REASSIGNMENTS: ListPartitionReassignmentsRequest(0, None),
+    ApiKey.DESCRIBE_CLIENT_QUOTAS: DescribeClientQuotasRequest(None),
     ApiKey.DESCRIBE_CLUSTER: DescribeClusterRequest(),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: DescribeTopicPartitionsRequest((), 100, None),
 }
