@@ -53,6 +53,11 @@ class OfConnection:
         """The peer is a node of the cluster: it does not compete with strangers for memory."""
         self._connection.vouch()
 
+    def throttle(self, rest_ms: int) -> None:
+        """The client is over a quota: read and start no other request of its connection for so long."""
+        if self._connection.is_open:
+            self._connection.rest(rest_ms)
+
 
 class Exchange(OfConnection):
     """One request and the duty to answer it exactly once: `respond`, `fail` or `drop`."""

@@ -27,6 +27,7 @@ from holdfast.protocol.messages import APIS, Api
 from holdfast.protocol.messages.api_versions import ApiVersionRange, ApiVersionsResponse
 from holdfast.protocol.schema.fields import Buffer, SchemaError, decode_message
 from holdfast.rpc.core.memory import Charge, cost_of
+from holdfast.rpc.core.question_share import QUESTIONS
 from holdfast.rpc.core.request_size import UNCOUNTED_BYTES, too_much
 from holdfast.rpc.core.request_stats import RequestStats, families
 from holdfast.rpc.exchange import Exchange as Exchange
@@ -55,25 +56,6 @@ SMALL_ANSWERS = frozenset(
         ApiKey.VOTE,
         ApiKey.BEGIN_QUORUM_EPOCH,
         ApiKey.END_QUORUM_EPOCH,
-    )
-)
-
-#: What is asked of a node's own knowledge, also by Kafka's clients, whose numbers are the same.
-QUESTIONS = frozenset(
-    (
-        ApiKey.LIST_OFFSETS,
-        ApiKey.METADATA,
-        ApiKey.OFFSET_FETCH,
-        ApiKey.FIND_COORDINATOR,
-        ApiKey.DESCRIBE_GROUPS,
-        ApiKey.LIST_GROUPS,
-        ApiKey.API_VERSIONS,
-        ApiKey.DESCRIBE_CONFIGS,
-        ApiKey.DESCRIBE_LOG_DIRS,
-        ApiKey.LIST_PARTITION_REASSIGNMENTS,
-        ApiKey.DESCRIBE_QUORUM,
-        ApiKey.DESCRIBE_CLUSTER,
-        ApiKey.DESCRIBE_TOPIC_PARTITIONS,
     )
 )
 
@@ -315,6 +297,9 @@ class ServerConnection:
         self._is_starting = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._in_flight_max = server.limits.in_flight_max
+        #: set while the connection rests, until then
+        self._rest_timer: Timer | None = None
+        self._rest_until_ms = 0
         self._is_write_paused = False
         #: since when the peer has left too much unread, if it does now
         self._write_paused_ms = 0
@@ -400,6 +385,20 @@ class ServerConnection:
         """The peer is a node of the cluster."""
         if not self.account.is_member:
             self._shares.memory.vouch(self.account)
+
+    def rest(self, rest_ms: int) -> None:
+        """See `OfConnection.throttle`; a longer rest that was said before counts."""
+        until_ms = self._clock.now_ms() + rest_ms
+        if self._rest_timer is not None:
+            if until_ms <= self._rest_until_ms:
+                return
+            self._rest_timer.cancel()
+        self._rest_until_ms = until_ms
+        self._rest_timer = self._clock.call_later(rest_ms, self._rested)
+
+    def _rested(self) -> None:
+        self._rest_timer = None
+        self.go_on()
 
     @property
     def room_for_answer(self) -> int:
@@ -513,6 +512,7 @@ class ServerConnection:
             bool(self._waiting)
             and self.in_flight < self._in_flight_max
             and not self._is_write_paused
+            and self._rest_timer is None
             and self.is_open
         )
 
@@ -653,6 +653,9 @@ class ServerConnection:
 
     def _forget_waiting(self) -> None:
         # Also what has arrived of a request: the garbage collector finds this connection only much later.
+        if self._rest_timer is not None:
+            self._rest_timer.cancel()
+            self._rest_timer = None
         self._decoder = FrameDecoder()
         waiting, self._waiting = self._waiting, deque()
         self._waiting_bytes = 0
@@ -665,6 +668,7 @@ class ServerConnection:
             return
         should_pause = (
             self._is_write_paused
+            or self._rest_timer is not None
             or bool(self._waiting)
             or self.in_flight >= self._in_flight_max
             or (self._decoder.pending_bytes > 0 and not self._has_room())

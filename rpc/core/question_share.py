@@ -6,6 +6,27 @@ clients and nodes share a machine. So the questions of all connections together 
 requests with records come in, and any time else.
 """
 
+from holdfast.protocol.api_keys import ApiKey
+
+#: What is asked of a node's own knowledge, also by Kafka's clients, whose numbers are the same.
+QUESTIONS = frozenset(
+    (
+        ApiKey.LIST_OFFSETS,
+        ApiKey.METADATA,
+        ApiKey.OFFSET_FETCH,
+        ApiKey.FIND_COORDINATOR,
+        ApiKey.DESCRIBE_GROUPS,
+        ApiKey.LIST_GROUPS,
+        ApiKey.API_VERSIONS,
+        ApiKey.DESCRIBE_CLIENT_QUOTAS,
+        ApiKey.DESCRIBE_CONFIGS,
+        ApiKey.DESCRIBE_LOG_DIRS,
+        ApiKey.LIST_PARTITION_REASSIGNMENTS,
+        ApiKey.DESCRIBE_QUORUM,
+        ApiKey.DESCRIBE_CLUSTER,
+        ApiKey.DESCRIBE_TOPIC_PARTITIONS,
+    )
+)
 #: Time is counted in spans of this length.
 SPAN_NS = 50_000_000
 #: Time that questions get of one span while records flow.
