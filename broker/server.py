@@ -52,6 +52,7 @@ from holdfast.broker.core.events import (
     Truncate,
 )
 from holdfast.broker.core.groups.coordinator import creation_problem
+from holdfast.broker.core.requests.client_quotas import ByteRateQuota
 from holdfast.broker.core.requests.log_info import Replica, answer_log_info
 from holdfast.broker.core.requests.produce_path import ProduceContext
 from holdfast.broker.described_log_dirs import log_dirs_steps
@@ -274,7 +275,16 @@ class BrokerServer:
         if exchange.api_key is ApiKey.FETCH and _reads_metadata(exchange.message):
             self._forward(exchange)
         elif not self._is_refused(exchange):
+            quota = self.core.client_quotas.produce
+            if quota.is_on and exchange.api_key is ApiKey.PRODUCE:
+                size_bytes = sum(len(row.records) for row in exchange.message.partitions)
+                self._count(quota, exchange, size_bytes)
             self.pump.post(RequestReceived(exchange, exchange.message))
+
+    def _count(self, quota: ByteRateQuota, exchange: Any, size_bytes: int) -> None:
+        rest_ms = quota.count(exchange.client_id, size_bytes, self._clock.now_ms())
+        if rest_ms:
+            exchange.throttle(rest_ms)
 
     def _group_request(self, exchange: Exchange) -> None:
         if self._is_refused(exchange):
@@ -450,6 +460,10 @@ class BrokerServer:
         else:
             room = exchange.room_for_answer
             left, is_first = min(effect.max_bytes, room), room > 0
+        quota = self.core.client_quotas.fetch
+        is_counted = quota.is_on and not is_member
+        if is_counted and (most_bytes := quota.answer_bytes_max(exchange.client_id)) is not None:
+            left = min(left, most_bytes)
         rows_omitted: list[PartitionId] = []
         rows: list[FetchPartitionResponse] = []
         for row in effect.rows:
@@ -479,6 +493,8 @@ class BrokerServer:
                 )
             )
         response = FetchResponse(0, None, tuple(rows))
+        if is_counted:
+            self._count(quota, exchange, sum(len(row.records) for row in rows))
         self.pump.sending(effect, response)
         exchange.respond(response)
         if rows_omitted:

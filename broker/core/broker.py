@@ -119,6 +119,7 @@ class Broker:
         self.produce_path = replica_manager.produce_path
         self.fetch_path = replica_manager.fetch_path
         self.delete_path = replica_manager.delete_path
+        self.client_quotas = replica_manager.client_quotas
         self.fetchers = replica_manager.fetchers
         self.groups = replica_manager.groups
         self._shrink_ms = now_ms

@@ -41,6 +41,7 @@ def families(
             "Consumers' fetches that wait for data.",
             core.fetch_path.waiting_count,
         ),
+        *_quotas(core),
         *_groups(core),
         counter(
             "kafka_server_metadata_violations_total",
@@ -73,6 +74,25 @@ def _life(core: Broker) -> list[MetricFamily]:
         ),
         gauge("kafka_server_broker_epoch", "Epoch of the registration, -1 for none.", lifecycle.broker_epoch),
         gauge("kafka_server_metadata_offset", "End of the applied metadata.", core.image.offset),
+    ]
+
+
+def _quotas(core: Broker) -> list[MetricFamily]:
+    """How often and how long clients were over their quotas."""
+    of_request = (("produce", core.client_quotas.produce), ("fetch", core.client_quotas.fetch))
+    return [
+        MetricFamily(
+            "kafka_server_client_throttled_requests_total",
+            MetricKind.COUNTER,
+            "Requests that brought a client over its quota, so that its connection had to rest.",
+            tuple(Sample(quota.throttled_count, (("request", name),)) for name, quota in of_request),
+        ),
+        MetricFamily(
+            "kafka_server_client_throttle_seconds_total",
+            MetricKind.COUNTER,
+            "Time for which these connections had to rest.",
+            tuple(Sample(quota.throttled_ms / 1000, (("request", name),)) for name, quota in of_request),
+        ),
     ]
 
 

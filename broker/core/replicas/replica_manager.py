@@ -44,13 +44,14 @@ from holdfast.broker.core.replicas.divergence import LogView
 from holdfast.broker.core.replicas.fetcher import Fetchers
 from holdfast.broker.core.replicas.leadership import Proposal
 from holdfast.broker.core.replicas.partition import Partition, Role, RoleChange
+from holdfast.broker.core.requests.client_quotas import ClientQuotas, RateWindows
 from holdfast.broker.core.requests.delete_path import DeletePath
 from holdfast.broker.core.requests.fetch_path import FetchPath
 from holdfast.broker.core.requests.produce_path import ProducePath
 from holdfast.metadata.delta import LocalChanges, LocalPartition, MetadataDelta, local_view
 from holdfast.metadata.history import MetadataHistory, committed_record
 from holdfast.metadata.ids import PartitionId
-from holdfast.metadata.image import RESOURCE_TOPIC, ConfigResource, MetadataImage
+from holdfast.metadata.image import RESOURCE_CLIENT, RESOURCE_TOPIC, ConfigResource, MetadataImage
 from holdfast.metadata.partition import PartitionRegistration
 from holdfast.metadata.records import LaterRecord
 from holdfast.protocol.messages.broker_registration import OfflineTopic
@@ -93,6 +94,9 @@ class ReplicaManager:
             lambda now_ms: config.fences_itself and lifecycle.is_session_over(now_ms),
         )
         self.fetch_path = FetchPath(self.partitions, purgatory_max, config.fetch_max_bytes)
+        static = config.static
+        windows = RateWindows(static["quota.window.num"], static["quota.window.size.seconds"] * 1000)
+        self.client_quotas = ClientQuotas(windows)
         self.delete_path = DeletePath(self.partitions, purgatory_max)
         self.groups = GroupCoordinator(
             GroupConfig.from_static(config.static),
@@ -331,6 +335,9 @@ class ReplicaManager:
 
     def _configs_changed(self, changed: tuple[ConfigResource, ...], now_ms: int) -> None:
         """Apply new settings to the logs, in the order of the changes; walks the partitions once."""
+        if any(resource_type == RESOURCE_CLIENT for resource_type, _ in changed):
+            self.client_quotas.configure(self.image.client_quotas())
+            changed = tuple(resource for resource in changed if resource[0] != RESOURCE_CLIENT)
         by_topic: dict[str, list[Partition]] = {
             name: [] for resource_type, name in changed if resource_type == RESOURCE_TOPIC
         }

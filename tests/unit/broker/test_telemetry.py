@@ -63,3 +63,15 @@ def test_every_partition_has_a_series_of_truncated_records_before_anything_is_cu
     coarse = CoreHarness(holdfast_metrics_partition_level="false").join(partition(1))
     coarse.core.fetchers.truncated["gone", 3] = [5, 2]
     assert samples(coarse)[name, (("range", "below_hwm"),)] == 2
+
+
+def test_rests_of_clients_over_their_quota_are_counted_by_their_requests() -> None:
+    harness = CoreHarness()
+    quota = harness.core.client_quotas.fetch
+    quota.configure({}, 1_000)
+    quota.count("c", 11_500, 0)
+    found = samples(harness)
+    for request, number, seconds in (("produce", 0, 0), ("fetch", 1, 1.5)):
+        labels = (("request", request),)
+        assert found["kafka_server_client_throttled_requests_total", labels] == number
+        assert found["kafka_server_client_throttle_seconds_total", labels] == seconds

@@ -1,0 +1,142 @@
+"""How fast clients may send and fetch records: Kafka's quotas `producer_byte_rate` and `consumer_byte_rate`.
+
+Owns the rates of clients that have a limit, measured as Kafka does: over `quota.window.num` windows. A client
+above its limit is not refused; its connection rests until the rate is back at the limit. A client that names
+itself nothing, or nothing known, has the limit of the default.
+"""
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from holdfast.metadata.image import DEFAULT_CLIENT
+
+#: Clients whose rates are measured one by one; further ones have one rate together. Ids prove nothing, and a
+#: new one for each connection costs a client no effort.
+CLIENTS_MAX = 10_000
+#: The rate of these.
+_FURTHER_CLIENTS = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RateWindows:
+    """Over what a rate is measured: `number` windows, the present one among them."""
+
+    number: int
+    size_ms: int
+
+    @property
+    def total_ms(self) -> int:
+        """What is older than this counts no more."""
+        return self.number * self.size_ms
+
+
+class ClientRate:
+    """Bytes of one client in the last windows."""
+
+    __slots__ = ("_windows",)
+
+    def __init__(self) -> None:
+        #: [start, ms; bytes], oldest first
+        self._windows: deque[list[int]] = deque()
+
+    def count(self, size_bytes: int, limit: int, windows: RateWindows, now_ms: int) -> int:
+        """Add bytes; returns for how many ms the client must rest, 0 while it is at or below its limit.
+        `limit`: bytes a second."""
+        kept = self._windows
+        while kept and now_ms - kept[0][0] >= windows.total_ms:
+            kept.popleft()
+        if not kept or now_ms - kept[-1][0] >= windows.size_ms:
+            kept.append([now_ms, 0])
+        kept[-1][1] += size_bytes
+        elapsed_ms = now_ms - kept[0][0]
+        # As Kafka: a client that has just begun is measured as if the windows before had been empty.
+        missing = windows.number - 1 - elapsed_ms // windows.size_ms
+        elapsed_ms = max(elapsed_ms + max(0, missing) * windows.size_ms, windows.size_ms)
+        allowed_ms = -(-sum(size for _, size in kept) * 1000 // limit)
+        return max(0, allowed_ms - elapsed_ms)
+
+    def is_idle(self, windows: RateWindows, now_ms: int) -> bool:
+        """Nothing of it counts any more."""
+        return not self._windows or now_ms - self._windows[-1][0] >= windows.total_ms
+
+
+class ByteRateQuota:
+    """One of the two quotas, of all clients."""
+
+    def __init__(self, name: str, windows: RateWindows) -> None:
+        #: its key
+        self.name = name
+        #: some client has a limit: nothing is to be counted while none has
+        self.is_on = False
+        #: answers whose connection had to rest, and for how long in all
+        self.throttled_count = 0
+        self.throttled_ms = 0
+        self._windows = windows
+        self._limits: dict[str, int] = {}
+        self._default: int | None = None
+        self._rates: dict[str, ClientRate] = {}
+        self._swept_ms: int | None = None
+
+    def configure(self, limits: Mapping[str, int], default: int | None) -> None:
+        """New limits, in bytes a second. What was counted stays, while the client still has a limit."""
+        self._limits, self._default = dict(limits), default
+        self.is_on = bool(limits) or default is not None
+        if default is None:
+            self._rates = {name: rate for name, rate in self._rates.items() if name in limits}
+
+    def limit_of(self, client_id: str) -> int | None:
+        """Bytes a second of a client, None for any."""
+        return self._limits.get(client_id, self._default)
+
+    def answer_bytes_max(self, client_id: str) -> int | None:
+        """Most bytes of one answer, None for any: what one window allows, since small answers make short
+        rests.
+
+        Differs from Kafka: there it is what all windows allow.
+        """
+        limit = self.limit_of(client_id)
+        return None if limit is None else limit * self._windows.size_ms // 1000
+
+    def count(self, client_id: str, size_bytes: int, now_ms: int) -> int:
+        """Count bytes of a client; returns for how many ms its connection must rest, at most as long as all
+        windows: clients give up requests that rest much longer."""
+        limit = self.limit_of(client_id)
+        if limit is None:
+            return 0
+        rate = self._rates.get(client_id) or self._new_rate(client_id, now_ms)
+        rest_ms = min(rate.count(size_bytes, limit, self._windows, now_ms), self._windows.total_ms)
+        if rest_ms:
+            self.throttled_count += 1
+            self.throttled_ms += rest_ms
+        return rest_ms
+
+    def _new_rate(self, client_id: str, now_ms: int) -> ClientRate:
+        if len(self._rates) >= CLIENTS_MAX:
+            # All are looked at once in a window: clients that come and go must not make each request cost it.
+            if self._swept_ms is None or now_ms - self._swept_ms >= self._windows.size_ms:
+                self._swept_ms = now_ms
+                kept = {
+                    name: rate
+                    for name, rate in self._rates.items()
+                    if not rate.is_idle(self._windows, now_ms)
+                }
+                self._rates = kept
+            if len(self._rates) >= CLIENTS_MAX:
+                client_id = _FURTHER_CLIENTS
+        return self._rates.setdefault(client_id, ClientRate())
+
+
+class ClientQuotas:
+    """Both quotas of a broker."""
+
+    def __init__(self, windows: RateWindows) -> None:
+        self.produce = ByteRateQuota("producer_byte_rate", windows)
+        self.fetch = ByteRateQuota("consumer_byte_rate", windows)
+
+    def configure(self, quotas: Mapping[str, Mapping[str, int]]) -> None:
+        """Take all limits anew; `quotas` is `MetadataImage.client_quotas()`."""
+        for quota in (self.produce, self.fetch):
+            limits = {name: values[quota.name] for name, values in quotas.items() if quota.name in values}
+            default = limits.pop(DEFAULT_CLIENT[1], None)
+            quota.configure(limits, default)
