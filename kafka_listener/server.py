@@ -64,6 +64,7 @@ class KafkaExchange(OfConnection):
         "is_ordered",
         "message",
         "request",
+        "throttle_time_ms",
     )
 
     def __init__(
@@ -91,6 +92,8 @@ class KafkaExchange(OfConnection):
         #: the question to the broker that is open now
         self.message: Any = None
         self.api_key: ApiKey | None = None
+        #: for how long the connection rests, as the answer tells
+        self.throttle_time_ms = 0
         #: the frame of the answer, None before
         self.answer: list[Buffer] | None = None
         self.answered_ns = 0
@@ -117,6 +120,11 @@ class KafkaExchange(OfConnection):
         self.message = None
         self.request = self.request._replace(message=None)
         self._release()
+
+    def throttle(self, rest_ms: int) -> None:
+        """See `OfConnection`; the answer tells it."""
+        self.throttle_time_ms = rest_ms
+        super().throttle(rest_ms)
 
     def respond(self, message: Any) -> None:
         """The broker's answer to the open question."""
@@ -180,6 +188,8 @@ class KafkaExchange(OfConnection):
 
     def _write(self, fields: Fields) -> None:
         request = self.request
+        if self.throttle_time_ms:
+            fields = {**fields, "throttle_time": self.throttle_time_ms}
         self.answer = write_response(request.api, request.version, request.correlation_id, fields)
 
     def _take(self) -> tuple[Callable[[Any], Outcome], Callable[[int, str], Outcome]]:

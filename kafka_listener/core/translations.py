@@ -2,6 +2,7 @@
 
 from holdfast.kafka_listener.core.api_table import KafkaApi
 from holdfast.kafka_listener.core.apis import (
+    client_quotas,
     cluster,
     configs,
     fetch,
@@ -45,6 +46,8 @@ TRANSLATIONS: dict[KafkaApi, Translation] = {
     KafkaApi.ALTER_PARTITION_REASSIGNMENTS: partitions.alter_partition_reassignments,
     KafkaApi.LIST_PARTITION_REASSIGNMENTS: partitions.list_partition_reassignments,
     KafkaApi.OFFSET_DELETE: group_offsets.offset_delete,
+    KafkaApi.DESCRIBE_CLIENT_QUOTAS: client_quotas.describe_client_quotas,
+    KafkaApi.ALTER_CLIENT_QUOTAS: client_quotas.alter_client_quotas,
     KafkaApi.DESCRIBE_QUORUM: cluster.describe_quorum,
     KafkaApi.UPDATE_FEATURES: cluster.update_features,
     KafkaApi.DESCRIBE_CLUSTER: metadata.describe_cluster,
