@@ -19,7 +19,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "holdfast.cli.cluster",
         "Run a whole cluster as local processes; kill, stop or pause single nodes.",
     ),
-    "configs": ("holdfast.cli.configs", "Show and change configuration of topics and of the cluster."),
+    "configs": (
+        "holdfast.cli.configs",
+        "Show and change configuration of topics and of the cluster, and quotas.",
+    ),
     "console-consumer": ("holdfast.cli.console_consumer", "Print the records of a topic."),
     "console-producer": ("holdfast.cli.console_producer", "Send lines of standard input as records."),
     "consumer-groups": (

@@ -1,4 +1,5 @@
-"""`holdfast configs --describe|--alter`: dynamic values of topics and of the whole cluster, Kafka's spelling.
+"""`holdfast configs --describe|--alter`: dynamic values of topics and of the whole cluster, and the quotas of
+clients, in Kafka's spelling.
 
 Kafka calls the cluster `--entity-type brokers --entity-default`; `--entity-type cluster` is the same here.
 The run-time switches of unclean elections are keys of the cluster.
@@ -22,7 +23,7 @@ from holdfast.cli.options import (
 )
 from holdfast.client.admin_configs import ConfigEntry, Resource
 from holdfast.client.core.errors import RowError
-from holdfast.metadata.image import RESOURCE_BROKER
+from holdfast.metadata.image import RESOURCE_BROKER, RESOURCE_CLIENT
 from holdfast.metadata.records import ELR_FEATURE
 from holdfast.protocol.errors import ErrorCode
 
@@ -50,11 +51,13 @@ _SOURCES = {
 @click.option(
     "--entity-type",
     required=True,
-    type=click.Choice(["topics", "brokers", "cluster"]),
+    type=click.Choice(["topics", "brokers", "cluster", "clients"]),
     help="What is configured; brokers with --entity-default is the cluster.",
 )
-@click.option("--entity-name", help="A topic; --describe without it shows all topics.")
-@click.option("--entity-default", is_flag=True, help="With brokers: what counts for all of them.")
+@click.option("--entity-name", help="A topic or client id; --describe without it shows all of them.")
+@click.option(
+    "--entity-default", is_flag=True, help="With brokers or clients: what counts where no other value does."
+)
 @click.option("--all", is_flag=True, help="--describe: values that were never set, too.")
 @click.option("--add-config", metavar="K=V[,K=V]", help="--alter: set these; a list is K=[V,V].")
 @click.option("--add-config-file", metavar="FILE", help="--alter: set what this properties file says.")
@@ -65,12 +68,17 @@ def command(actions: tuple[str, ...], **given: Any) -> None:
     action = one_action(actions, ("describe", "alter"))
     refuse_strangers(action, given, _ACTIONS_OF)
     resource = _resource(action, given["entity_type"], given["entity_name"], given["entity_default"])
+    is_of_clients = given["entity_type"] == "clients"
+    if is_of_clients and given["all"]:
+        raise click.UsageError("a client has what was set for it alone; leave --all away")
     changes = _changes(action, given)
     answer = CommandAnswer(f"configs-{action}")
     text: list[str] = []
 
     async def act(session: AdminSession) -> None:
-        if action == "describe":
+        if action == "describe" and is_of_clients:
+            text.extend(await _describe_quotas(session, resource))
+        elif action == "describe":
             text.extend(await _describe(session, resource, everything=given["all"]))
         else:
             assert resource is not None
@@ -81,7 +89,7 @@ def command(actions: tuple[str, ...], **given: Any) -> None:
 
 
 def _resource(action: str, kind: str, name: str | None, is_default: bool) -> Resource | None:
-    """What is meant; None for every topic. Raises: click.UsageError."""
+    """What is meant; None for every topic, or every client. Raises: click.UsageError."""
     if name is not None and (is_default or kind == "cluster"):
         raise click.UsageError("--entity-name names one thing, the cluster has no name")
     if kind == "cluster":
@@ -92,6 +100,14 @@ def _resource(action: str, kind: str, name: str | None, is_default: bool) -> Res
         if name is None and action == "alter":
             raise click.UsageError("--alter needs --entity-name")
         return None if name is None else Resource.topic(name)
+    if kind == "clients":
+        if name == "":
+            raise click.UsageError("--entity-name is empty; --entity-default is for clients without quotas")
+        if name is None and not is_default:
+            if action == "alter":
+                raise click.UsageError("--alter needs --entity-name or --entity-default")
+            return None
+        return Resource.client(name)
     if is_default:
         return Resource.cluster()
     if name is None:
@@ -203,6 +219,19 @@ def _resource_json(resource: Resource, entries: list[ConfigEntry]) -> dict[str, 
     }
 
 
+async def _describe_quotas(session: AdminSession, resource: Resource | None) -> list[str]:
+    asked = None if resource is None else [resource.name or None]
+    found = await session.admin.describe_client_quotas(asked, timeout_ms=session.timeout_ms)
+    session.answer.data = [
+        {"entity": "client", "client": client_id, "quotas": quotas} for client_id, quotas in found.items()
+    ]
+    return [
+        f"Quota configs for {_name(Resource.client(client_id))} are "
+        + ", ".join(f"{name}={value}" for name, value in quotas.items())
+        for client_id, quotas in found.items()
+    ]
+
+
 # --- alter -----------------------------------------------------------------------------------------------
 
 
@@ -215,11 +244,10 @@ async def _alter(session: AdminSession, resource: Resource, changes: dict[str, s
             return []
     deleted = sorted(key for key, value in changes.items() if value is None)
     if deleted:
-        rows = (await session.admin.describe_configs([resource], timeout_ms=session.timeout_ms))[resource]
-        if isinstance(rows, RowError):
-            _refused(session.answer, resource, rows)
+        there = await _set_keys(session, resource)
+        if isinstance(there, RowError):
+            _refused(session.answer, resource, there)
             return []
-        there = {entry.name for entry in rows if _is_set_for(resource, entry)}
         missing = [key for key in deleted if key not in there]
         if missing:
             text = f"Invalid config(s): {','.join(missing)}; only what `--describe` shows can be deleted"
@@ -237,6 +265,18 @@ async def _alter(session: AdminSession, resource: Resource, changes: dict[str, s
     return [f"Completed updating config for {_name(resource)}."]
 
 
+async def _set_keys(session: AdminSession, resource: Resource) -> set[str] | RowError:
+    """The keys that were set for the resource."""
+    if resource.kind == RESOURCE_CLIENT:
+        client_id = resource.name or None
+        quotas = await session.admin.describe_client_quotas([client_id], timeout_ms=session.timeout_ms)
+        return set(quotas.get(client_id, {}))
+    rows = (await session.admin.describe_configs([resource], timeout_ms=session.timeout_ms))[resource]
+    if isinstance(rows, RowError):
+        return rows
+    return {entry.name for entry in rows if _is_set_for(resource, entry)}
+
+
 def _refused(answer: CommandAnswer, resource: Resource, error: RowError) -> None:
     where = _resource_name(resource)
     node = {} if "topic" in where else {"node": _name(resource)}
@@ -246,6 +286,10 @@ def _refused(answer: CommandAnswer, resource: Resource, error: RowError) -> None
 def _name(resource: Resource) -> str:
     if resource == Resource.cluster():
         return "the cluster"
+    if resource == Resource.client(None):
+        return "the default client-id"
+    if resource.kind == RESOURCE_CLIENT:
+        return f"client-id '{resource.name}'"
     kind = "broker" if resource.kind == RESOURCE_BROKER else "topic"
     return f"{kind} {resource.name}"
 
@@ -253,6 +297,8 @@ def _name(resource: Resource) -> str:
 def _resource_name(resource: Resource) -> dict[str, Any]:
     if resource == Resource.cluster():
         return {"entity": "cluster"}
+    if resource.kind == RESOURCE_CLIENT:
+        return {"entity": "client", "client": resource.name or None}
     if resource.kind == RESOURCE_BROKER:
         return {"entity": "broker", "broker": int(resource.name)}
     return {"entity": "topic", "topic": resource.name}

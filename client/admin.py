@@ -486,6 +486,13 @@ class Admin:
         """Set keys, take away those with None. Of one resource all is done or nothing."""
         return await admin_configs.alter_configs(self._cluster, changes, validate_only, timeout_ms)
 
+    async def describe_client_quotas(
+        self, client_ids: Sequence[str | None] | None = None, *, timeout_ms: float = _TIMEOUT_MS
+    ) -> dict[str | None, dict[str, int]]:
+        """{client id, None for the default of all: {producer_byte_rate or consumer_byte_rate: bytes a second
+        at each broker}} of those that have some, or of these alone. `alter_configs` sets them."""
+        return await admin_configs.describe_client_quotas(self._cluster, client_ids, timeout_ms)
+
     async def describe_features(self, *, timeout_ms: float = _TIMEOUT_MS) -> Features:
         """(features by name, metadata offset)."""
         return await admin_configs.describe_features(self._cluster, timeout_ms)

@@ -10,6 +10,10 @@ from typing import NamedTuple
 from holdfast.client.admin_rows import ask_whole, check_complete
 from holdfast.client.cluster_client import ClusterClient
 from holdfast.client.core.errors import RowError, row_error
+from holdfast.protocol.messages.client_quotas import (
+    DescribeClientQuotasRequest,
+    DescribeClientQuotasResponse,
+)
 from holdfast.protocol.messages.configs import (
     AlterableConfig,
     AlterConfigsResource,
@@ -29,7 +33,8 @@ from holdfast.protocol.messages.metadata import DescribeClusterRequest, Describe
 
 
 class Resource(NamedTuple):
-    """What has configuration: a topic, or the whole cluster. Equals the pair that images use as key."""
+    """What has configuration: a topic, a client, or the whole cluster. Equals the pair that images use as
+    key."""
 
     kind: int
     name: str
@@ -43,6 +48,11 @@ class Resource(NamedTuple):
     def cluster(cls) -> "Resource":
         """The cluster itself."""
         return cls(ResourceType.BROKER, "")
+
+    @classmethod
+    def client(cls, client_id: str | None) -> "Resource":
+        """A client, None for the default of all clients. It has quotas alone."""
+        return cls(ResourceType.CLIENT, client_id or "")
 
 
 #: Each gives a dozen rows: more of them would hold up the broker that answers.
@@ -142,6 +152,19 @@ async def alter_configs(
     }
     check_complete(changes, errors, "IncrementalAlterConfigs")
     return errors
+
+
+async def describe_client_quotas(
+    cluster: ClusterClient, client_ids: Sequence[str | None] | None, timeout_ms: float
+) -> dict[str | None, dict[str, int]]:
+    """See `Admin.describe_client_quotas`."""
+    asked = None if client_ids is None else tuple(name or "" for name in client_ids)
+    answer: DescribeClientQuotasResponse
+    request = DescribeClientQuotasRequest(asked)
+    answer, _ = await ask_whole(cluster, request, timeout_ms, "DescribeClientQuotas")
+    return {
+        row.client_id or None: {quota.name: quota.value for quota in row.quotas} for row in answer.clients
+    }
 
 
 def _change(name: str, value: str | None) -> AlterableConfig:

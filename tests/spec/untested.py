@@ -63,7 +63,7 @@ UNTESTED: tuple[Untested, ...] = (
     _differs(
         "DescribeTopicsResponse",
         "throttle time, authorized operations",
-        "there are no quotas and no authorization",
+        "quotas are for records alone, and there is no authorization",
     ),
     _differs("CleanShutdownFile", "the key is BrokerEpoch", "brokerEpoch, as Kafka writes it"),
     _differs(

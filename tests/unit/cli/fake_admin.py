@@ -42,6 +42,7 @@ class FakeAdmin:
     #: {group: what it has committed}
     committed: dict[str, dict[TopicPartition, GroupOffset]] = field(default_factory=dict)
     configs: dict[Resource, list[ConfigEntry]] = field(default_factory=dict)
+    quotas: dict[str | None, dict[str, int]] = field(default_factory=dict)
     features: dict[str, int] = field(default_factory=lambda: {_ELR: 1})
     moving: dict[TopicPartition, Reassignment] = field(default_factory=dict)
     #: what brokers say of all their logs; those that are not in it do not answer
@@ -287,6 +288,12 @@ class FakeAdmin:
     ) -> dict[Resource, RowError | None]:
         self._ask("alter_configs", dict(changes))
         return {resource: self.row_errors.get(resource) for resource in changes}
+
+    async def describe_client_quotas(
+        self, client_ids: Sequence[str | None] | None = None, *, timeout_ms: float = 0
+    ) -> dict[str | None, dict[str, int]]:
+        self._ask("describe_client_quotas")
+        return {one: row for one, row in self.quotas.items() if client_ids is None or one in client_ids}
 
     async def describe_features(self, *, timeout_ms: float = 0) -> Features:
         self._ask("describe_features")

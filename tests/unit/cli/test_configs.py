@@ -48,6 +48,10 @@ def test_what_is_no_list_of_pairs_is_wrong_usage(text: str) -> None:
         ("--entity-type topics --entity-name t", "one of --describe, --alter"),
         ("--describe --alter --entity-type topics --entity-name t", "one of --describe, --alter"),
         ("--describe --entity-type users", "--entity-type"),
+        ("--describe --entity-type clients --all", "leave --all away"),
+        ("--describe --entity-type clients --entity-name c --entity-default", "--entity-name names one"),
+        ("--alter --entity-type clients --add-config a=b", "--alter needs --entity-name or --entity-default"),
+        ("--alter --entity-type clients --entity-name= --add-config a=b", "--entity-name is empty"),
         ("--alter --entity-type topics --add-config a=b", "--alter needs --entity-name"),
         ("--alter --entity-type topics --entity-name t", "needs --add-config"),
         ("--alter --entity-type cluster --entity-name x --add-config a=b", "the cluster has no name"),
@@ -154,3 +158,37 @@ def test_a_value_that_the_cluster_refuses_names_the_topic(holdfast: Run, admin: 
     result = holdfast("configs", "--alter", *words)
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr == f"error: t: INVALID_CONFIG: {error.message}\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "lines"),
+    [
+        ([], [0, 1]),
+        (["--entity-name", "c"], [1]),
+        (["--entity-default"], [0]),
+        (["--entity-name", "other"], []),
+    ],
+)
+def test_quotas_of_clients_are_described(
+    holdfast: Run, admin: FakeAdmin, words: list[str], lines: list[int]
+) -> None:
+    admin.quotas = {None: {"consumer_byte_rate": 7}, "c": {"consumer_byte_rate": 5, "producer_byte_rate": 6}}
+    every = [
+        "Quota configs for the default client-id are consumer_byte_rate=7",
+        "Quota configs for client-id 'c' are consumer_byte_rate=5, producer_byte_rate=6",
+    ]
+    result = holdfast("configs", "--describe", "--entity-type", "clients", *words)
+    assert result.stdout.splitlines() == [every[number] for number in lines]
+
+
+def test_quotas_of_clients_are_set_and_taken_away(holdfast: Run, admin: FakeAdmin) -> None:
+    admin.quotas = {"c": {"consumer_byte_rate": 5}}
+    words = ("configs", "--alter", "--entity-type", "clients")
+    change = ("--add-config", "producer_byte_rate=9", "--delete-config", "consumer_byte_rate")
+    result = holdfast(*words, "--entity-name", "c", *change)
+    assert result.stdout == "Completed updating config for client-id 'c'.\n"
+    changes = {"producer_byte_rate": "9", "consumer_byte_rate": None}
+    assert admin.asked == [("alter_configs", {Resource.client("c"): changes})]
+    missing = holdfast(*words, "--entity-default", *change)
+    assert (missing.exit_code, len(admin.asked)) == (1, 1)
+    assert missing.stderr.startswith("error: the default client-id: INVALID_CONFIG: Invalid config(s)")

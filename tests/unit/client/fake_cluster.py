@@ -60,6 +60,7 @@ GROUP_APIS = (
 
 #: What is answered by the book of the test: the controller's own tests say what it answers.
 SCRIPTED_APIS = (
+    ApiKey.DESCRIBE_CLIENT_QUOTAS,
     ApiKey.DESCRIBE_CONFIGS,
     ApiKey.CREATE_PARTITIONS,
     ApiKey.ELECT_LEADERS,

@@ -5,10 +5,15 @@ import pytest
 from holdfast.client.admin import Admin
 from holdfast.client.admin_configs import ConfigEntry, FeatureRow, FeatureUpdate, Resource
 from holdfast.client.core.errors import ClientError, RowError
-from holdfast.metadata.image import CLUSTER_RESOURCE, RESOURCE_TOPIC
+from holdfast.metadata.image import CLUSTER_RESOURCE, DEFAULT_CLIENT, RESOURCE_CLIENT, RESOURCE_TOPIC
 from holdfast.protocol.api_keys import ApiKey
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages import configs as c
+from holdfast.protocol.messages.client_quotas import (
+    ClientQuota,
+    ClientWithQuotas,
+    DescribeClientQuotasResponse,
+)
 from holdfast.protocol.messages.features import (
     DescribedFeature,
     UpdatableFeatureResult,
@@ -26,6 +31,21 @@ TOPIC = Resource.topic("t")
 def test_resources_are_called_as_images_call_them() -> None:
     assert Resource.cluster() == CLUSTER_RESOURCE
     assert Resource.topic("t") == (RESOURCE_TOPIC, "t")
+    assert Resource.client("c") == (RESOURCE_CLIENT, "c")
+    assert Resource.client(None) == DEFAULT_CLIENT
+
+
+async def test_quotas_come_by_client_and_the_default_has_no_name(play: Play, admin: Admin) -> None:
+    rows = (
+        ClientWithQuotas("", (ClientQuota("consumer_byte_rate", 7),)),
+        ClientWithQuotas("c", (ClientQuota("consumer_byte_rate", 5), ClientQuota("producer_byte_rate", 6))),
+    )
+    play.cluster.scripted = [DescribeClientQuotasResponse(0, None, rows)] * 2
+    found = await play.until(admin.describe_client_quotas())
+    assert found == {None: {"consumer_byte_rate": 7}, "c": {"consumer_byte_rate": 5, "producer_byte_rate": 6}}
+    await play.until(admin.describe_client_quotas([None, "c"]))
+    questions = asked(play, ApiKey.DESCRIBE_CLIENT_QUOTAS)
+    assert [question.client_ids for question in questions] == [None, ("", "c")]
 
 
 async def test_described_keys_come_with_their_source_and_refused_resources_with_their_error(
