@@ -43,6 +43,8 @@ class ProducerIdAndEpoch(NamedTuple):
 
 NO_IDENTITY = ProducerIdAndEpoch(-1, -1)
 _TIMESTAMP_MAX = (1 << 63) - 1
+#: The encoder takes lists only, and does not change them.
+_NO_HEADERS: list[tuple[str, bytes | None]] = []
 
 
 def check_record(
@@ -184,9 +186,9 @@ class Batch:
         headers: Sequence[tuple[str, bytes | None]],
     ) -> int:
         """Add a record; its encoded size, 0 when it does not fit. The first record always fits."""
-        added = self._builder.append(
-            self.count, timestamp_ms, key, value, headers if type(headers) is list else list(headers)
-        )
+        if type(headers) is not list:
+            headers = list(headers) if headers else _NO_HEADERS
+        added = self._builder.append(self.count, timestamp_ms, key, value, headers)
         if added is None:
             return 0
         self.count += 1

@@ -57,9 +57,9 @@ class Sender:
     # --- reading --------------------------------------------------------------------------------------
 
     @property
-    def has_work(self) -> bool:
-        """True when `drain` could find something new."""
-        return bool(self._accumulator.ready)
+    def accumulator(self) -> RecordAccumulator:
+        """What it has to send. Read only: while a queue is `ready`, `drain` could find something new."""
+        return self._accumulator
 
     @property
     def buffered_bytes(self) -> int:
