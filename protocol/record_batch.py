@@ -169,7 +169,7 @@ def check_batch(buffer: Buffer, position: int = 0) -> BatchHeader:
     end = position + header.size_bytes
     if end > len(buffer):
         raise _cut(position, header.size_bytes, len(buffer))
-    crc = _crc32c(memoryview(buffer)[position + _CRC_START : end])
+    crc = crc32c(memoryview(buffer)[position + _CRC_START : end])
     if crc != header.crc:
         raise CorruptBatch(
             f"batch at byte {position}: crc {header.crc:#010x}, its bytes give {crc:#010x}; send it again"
@@ -214,7 +214,7 @@ def with_header(header: BatchHeader, body: Buffer) -> bytes:
     """The batch with this header's fields and these bytes of records; its length and crc are made anew."""
     behind_crc = _BEHIND_CRC.pack(*header[5:]) + body
     batch_length = _CRC_START - LENGTH_PREFIX_SIZE + len(behind_crc)
-    crc = _crc32c(memoryview(behind_crc))
+    crc = crc32c(memoryview(behind_crc))
     return (
         struct.pack(">qiibI", header.base_offset, batch_length, header.leader_epoch, MAGIC, crc) + behind_crc
     )
@@ -232,7 +232,8 @@ def from_offset(batches: bytes, offset: int) -> bytes:
     return with_header(rest, b"") + batches[header.size_bytes :]
 
 
-def _crc32c(view: memoryview) -> int:
+def crc32c(view: memoryview) -> int:
+    """The sum that a batch's header has, of these bytes."""
     # google_crc32c takes `bytes` only. Copies that stay in the processor's cache cost a tenth of the sum.
     if len(view) <= _CRC_CHUNK_BYTES:
         return int(google_crc32c.value(bytes(view)))

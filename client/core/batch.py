@@ -1,7 +1,9 @@
 """One record batch of the producer: filling, sealing with a sequence, giving it a new one, splitting it.
 
-Owns the bytes; encoding and compression are done by aiokafka's C codec (D1, D4). A batch knows how
-often it was sent and how many of those attempts may have been appended, and never decides about sending.
+Owns the bytes; encoding and compression are done by aiokafka's C codec (D1, D4). The header of a batch
+without compression is completed here: the codec's crc takes fourteen times as long as google_crc32c's. A
+batch knows how often it was sent and how many of those attempts may have been appended, and never decides
+about sending.
 """
 
 import struct
@@ -9,20 +11,25 @@ from collections.abc import Callable, Sequence
 from enum import IntEnum
 from typing import Any, NamedTuple
 
-import google_crc32c
 from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
 
 from holdfast.client.core.outcomes import DeliveryOutcome
 from holdfast.protocol.errors import ErrorCode
-from holdfast.protocol.record_batch import HEADER_SIZE, MAGIC
+from holdfast.protocol.record_batch import HEADER_SIZE, MAGIC, crc32c
 
-#: crc, then from attributes on what it covers; producer id, epoch and base sequence lie inside.
+#: length of what is behind it; crc, then from attributes on what it covers. Behind the attributes: last
+#: offset delta, base and largest timestamp, producer id, epoch and base sequence, number of records.
+_LENGTH = struct.Struct(">i")
+_LENGTH_POSITION = 8
 _CRC = struct.Struct(">I")
 _CRC_POSITION = 17
 _CRC_START = 21
+_BEHIND_ATTRIBUTES = struct.Struct(">iqqqhii")
+_BEHIND_ATTRIBUTES_POSITION = 23
 _PRODUCER = struct.Struct(">qhi")
 _PRODUCER_POSITION = 43
 assert _PRODUCER_POSITION + _PRODUCER.size + 4 == HEADER_SIZE
+assert _BEHIND_ATTRIBUTES_POSITION + _BEHIND_ATTRIBUTES.size == HEADER_SIZE
 
 
 class Compression(IntEnum):
@@ -100,7 +107,10 @@ class Batch:
     """Records of one partition that travel together. Mutable; owned by its partition's queue."""
 
     __slots__ = (
+        "_base_timestamp_ms",
         "_builder",
+        "_buffer",
+        "_max_timestamp_ms",
         "attempt",
         "base_offset",
         "base_sequence",
@@ -155,6 +165,12 @@ class Batch:
         #: what stands for it since it was split: it will never have an outcome itself
         self.halves: tuple[Batch, Batch] | None = None
         self._builder: Any = DefaultRecordBatchBuilder(MAGIC, compression, 0, -1, -1, -1, limit_bytes)
+        #: what the codec appends to, as it gives it away before the first record; None: it has to compress
+        self._buffer: bytearray | None = None
+        if compression is Compression.NONE:
+            self._buffer = self._builder.build()
+        #: of the first record, and the largest
+        self._base_timestamp_ms = self._max_timestamp_ms = -1
         #: the encoded batch once it was sealed
         self.payload: bytearray | None = None
         self.base_sequence = -1
@@ -191,6 +207,10 @@ class Batch:
         added = self._builder.append(self.count, timestamp_ms, key, value, headers)
         if added is None:
             return 0
+        if timestamp_ms > self._max_timestamp_ms:
+            self._max_timestamp_ms = timestamp_ms
+            if self.count == 0:
+                self._base_timestamp_ms = timestamp_ms
         self.count += 1
         size: int = added.size
         self.size_bytes += size
@@ -201,13 +221,32 @@ class Batch:
         assert self.count > 0 and self.unanswered == 0, "a batch that may be in a log keeps its sequence"
         self.base_sequence = base_sequence
         if self.payload is None:
-            self._builder.set_producer_state(*identity, base_sequence)
-            self.payload = self._builder.build()
+            buffer, self._buffer = self._buffer, None
+            if buffer is not None and len(buffer) == self.size_bytes:
+                self.payload = buffer
+                self._write_header(buffer, identity, base_sequence)
+            else:  # compressed, or a codec that gives copies away
+                self._builder.set_producer_state(*identity, base_sequence)
+                self.payload = self._builder.build()
             self._builder = None
             return
         _PRODUCER.pack_into(self.payload, _PRODUCER_POSITION, *identity, base_sequence)
-        crc = google_crc32c.value(bytes(memoryview(self.payload)[_CRC_START:]))
-        _CRC.pack_into(self.payload, _CRC_POSITION, crc)
+        _write_crc(self.payload)
+
+    def _write_header(self, buffer: bytearray, identity: ProducerIdAndEpoch, base_sequence: int) -> None:
+        """What the header of a batch without records lacks."""
+        _LENGTH.pack_into(buffer, _LENGTH_POSITION, len(buffer) - _LENGTH_POSITION - _LENGTH.size)
+        _BEHIND_ATTRIBUTES.pack_into(
+            buffer,
+            _BEHIND_ATTRIBUTES_POSITION,
+            self.count - 1,
+            self._base_timestamp_ms,
+            self._max_timestamp_ms,
+            *identity,
+            base_sequence,
+            self.count,
+        )
+        _write_crc(buffer)
 
     def split(self) -> "tuple[Batch, Batch]":
         """Two batches that stand for this one from now on, unsealed. Only for one that no log holds."""
@@ -256,5 +295,9 @@ class Batch:
         if error is not None:
             self.error, self.error_text = error, error_text
         self.in_flight = False
-        self.payload = None
+        self.payload = self._buffer = None
         self._builder = None
+
+
+def _write_crc(batch: bytearray) -> None:
+    _CRC.pack_into(batch, _CRC_POSITION, crc32c(memoryview(batch)[_CRC_START:]))

@@ -3,7 +3,9 @@
 from typing import Any
 
 import pytest
+from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
+from holdfast.client.core import batch as batch_module
 from holdfast.client.core.batch import Batch, Compression, ProducerIdAndEpoch, check_record
 from holdfast.client.core.outcomes import DeliveryOutcome
 from holdfast.protocol.record_batch import check_batch, decode_records
@@ -27,6 +29,45 @@ def test_the_plain_codec_of_protocol_reads_what_the_c_codec_wrote() -> None:
         (0, b"k", b"a", (("h", b"1"),)),
         (1, b"k", b"bb", (("h", b"1"),)),
     ]
+
+
+Sent = tuple[int, bytes | None, bytes | None, list[tuple[str, bytes | None]]]
+
+
+@pytest.mark.parametrize(
+    "records",
+    [
+        pytest.param([(5_000, None, b"v", [])], id="one record"),
+        pytest.param([(0, None, None, [])], id="a tombstone from 1970"),
+        pytest.param([(5, b"k", b"v", []), (9, None, b"w", []), (7, b"", None, [])], id="late ones"),
+        pytest.param([(5, b"k", b"v", [("h", None)]), (2, None, bytes(300), [])], id="an earlier one"),
+        pytest.param([(9 + index, None, bytes(1_000), []) for index in range(200)], id="many"),
+    ],
+)
+@pytest.mark.parametrize("gives_copies", [False, True])
+def test_the_bytes_are_those_of_the_codec_with_its_own_header_and_crc(
+    records: list[Sent], gives_copies: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    codec = DefaultRecordBatchBuilder(2, 0, 0, 9, 3, 40, 1 << 20)
+    if gives_copies:
+        monkeypatch.setattr(batch_module, "DefaultRecordBatchBuilder", _CopyingBuilder)
+    batch = Batch("t", 3, 1, 1 << 20, Compression.NONE, 10, 20)
+    for index, record in enumerate(records):
+        codec.append(index, *record)
+        assert batch.append(*record)
+    batch.seal(ProducerIdAndEpoch(9, 3), 40)
+    assert batch.payload == codec.build()
+
+
+class _CopyingBuilder:
+    """A codec that keeps its buffer to itself."""
+
+    def __init__(self, *given: Any) -> None:
+        self._builder = DefaultRecordBatchBuilder(*given)
+        self.append, self.set_producer_state = self._builder.append, self._builder.set_producer_state
+
+    def build(self) -> bytearray:
+        return bytearray(self._builder.build())
 
 
 def test_a_record_that_does_not_fit_is_not_taken_but_the_first_always_is() -> None:
