@@ -10,8 +10,8 @@ from holdfast.sim.machine.loop import SimLoop
 
 @pytest.fixture(autouse=True)
 def _closed_loops(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Close what a test leaves open, also where it returns early or fails: a coroutine of a task that never ran warns
-    when it is collected, and that ends whichever test runs then."""
+    """Close what a test leaves open, also where it returns early or fails: a coroutine of a task that never
+    ran warns when it is collected, and that ends whichever test runs then."""
     made: list[SimLoop] = []
     original = SimLoop.__init__
 
