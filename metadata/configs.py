@@ -184,6 +184,12 @@ def request_memory(values: Mapping[str, Any]) -> int | None:
     return given
 
 
+def connection_limit(values: Mapping[str, Any]) -> int | None:
+    """Connections of all listeners together, None for any number: nothing was asked for."""
+    given: int = values["max.connections"]
+    return None if given == INT_MAX else given
+
+
 def _unknown(name: str, known: Iterable[str]) -> str:
     near = get_close_matches(name, sorted(known), n=1, cutoff=0.8)
     hint = f"; did you mean {near[0]}?" if near else ""

@@ -143,13 +143,16 @@ class Server:
     async def start(self, host: str, port: int) -> int:
         """Listen; returns the bound port. Raises: NetworkError."""
         assert self._listener is None, "a server starts once"
-        if self._connection_max < self.limits.connection_max:
-            _log.warning(
+        asked = self.shares.connection_max
+        wanted = self.limits.connection_max if asked is None else min(asked, self.limits.connection_max)
+        if self._connection_max < wanted:
+            _log.log(
+                logging.INFO if asked is None else logging.WARNING,
                 "listener %s takes %d connections at most instead of %d: "
                 "this process may only open %d files; raise its limit (ulimit -n)",
                 self.listener_name,
                 self._connection_max,
-                self.limits.connection_max,
+                wanted,
                 self.runtime.open_files_max,
             )
         self._listener = await self.runtime.network.listen(host, port, self.new_connection)

@@ -80,7 +80,7 @@ class NodeShares:
         """Limits hold for all listeners together; None: any number."""
         self.memory = MemoryBudget(UNLIMITED_BYTES if memory_bytes is None else memory_bytes)
         self._clock = clock
-        self._connection_max = connection_max
+        self.connection_max = connection_max
         self._connection_max_per_ip = connection_max_per_ip
         self._peers: dict[int, Peer] = {}
         self._count_by_ip: Counter[str] = Counter()
@@ -110,8 +110,8 @@ class NodeShares:
     def refusal(self, host: str) -> str | None:
         """Why a connection from this host cannot be taken in, None when it can."""
         text = None
-        if self._connection_max is not None and len(self._peers) >= self._connection_max:
-            text = f"{self._connection_max} connections are open (max.connections)"
+        if self.connection_max is not None and len(self._peers) >= self.connection_max:
+            text = f"{self.connection_max} connections are open (max.connections)"
         elif (
             self._connection_max_per_ip is not None and self._count_by_ip[host] >= self._connection_max_per_ip
         ):

@@ -13,6 +13,7 @@ from holdfast.metadata.configs import (
     ConfigError,
     advertised_listeners,
     check_protocols,
+    connection_limit,
     kafka_listeners,
     parse_address,
     parse_listeners,
@@ -68,7 +69,8 @@ class BrokerConfig:
     frame_max_bytes: int
     #: memory for requests and answers of all listeners, None for any
     request_memory_bytes: int | None
-    connection_max: int
+    #: connections of all listeners, None for any number
+    connection_max: int | None
     connection_max_per_ip: int
     partition_limit: int
     has_partition_metrics: bool
@@ -136,7 +138,7 @@ class BrokerConfig:
             fetch_max_bytes=values["fetch.max.bytes"],
             frame_max_bytes=values["socket.request.max.bytes"],
             request_memory_bytes=request_memory(values),
-            connection_max=values["max.connections"],
+            connection_max=connection_limit(values),
             connection_max_per_ip=values["max.connections.per.ip"],
             partition_limit=values["max.request.partition.size.limit"],
             has_partition_metrics=values["holdfast.metrics.partition.level"],

@@ -9,6 +9,7 @@ from holdfast.metadata.configs import (
     INT_MAX,
     ConfigError,
     check_protocols,
+    connection_limit,
     parse_address,
     parse_listeners,
     parse_voters,
@@ -59,7 +60,8 @@ class ControllerConfig:
     request_max_bytes: int = 64 << 20
     #: memory for requests and answers, None for any
     request_memory_bytes: int | None = 128 << 20
-    connection_max: int = INT_MAX
+    #: connections of all listeners, None for any number
+    connection_max: int | None = None
     connection_max_per_ip: int = INT_MAX
     election_timeout_ms: int = 1000
     fetch_timeout_ms: int = 2000
@@ -123,7 +125,7 @@ class ControllerConfig:
             partition_size_limit=values["max.request.partition.size.limit"],
             partition_metrics=values["holdfast.metrics.partition.level"],
             request_memory_bytes=request_memory(values),
-            connection_max=values["max.connections"],
+            connection_max=connection_limit(values),
             connection_max_per_ip=values["max.connections.per.ip"],
             request_max_bytes=values["socket.request.max.bytes"],
             election_timeout_ms=values["controller.quorum.election.timeout.ms"],

@@ -1,6 +1,7 @@
 """D3 seen from the serving side: order, pipelining, back pressure, limits, and no other client disturbed."""
 
 import dataclasses
+import logging
 import struct
 from collections.abc import Callable
 from typing import Any
@@ -18,6 +19,7 @@ from holdfast.protocol.messages.producer_ids import InitProducerIdRequest, InitP
 from holdfast.protocol.schema.fields import decode_message
 from holdfast.rpc.channel import CallRefused, Channel, Disconnected
 from holdfast.rpc.server import STARTS_A_TURN, Exchange, Server, ServerLimits
+from holdfast.rpc.shares import NodeShares
 from holdfast.runtime.api import Connection, NetworkError
 from holdfast.runtime.memory.machine import MemoryWorld, memory_runtime, settle
 
@@ -520,23 +522,36 @@ async def test_connections_past_the_limit_are_closed_and_the_others_stay() -> No
 
 
 @pytest.mark.parametrize(("listeners", "admitted"), [(1, 4), (2, 2)])
-async def test_connections_leave_half_of_the_open_files_to_the_logs(
-    listeners: int, admitted: int, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_connections_leave_half_of_the_open_files_to_the_logs(listeners: int, admitted: int) -> None:
     """The node's listeners share the other half: a log that finds no handle is taken for a dead disk."""
     runtime, _ = memory_runtime()
     limits = ServerLimits(listeners=listeners)
     server = Server(dataclasses.replace(runtime, open_files_max=8), 1, "INTERNAL", {}, limits)
     port = await server.start("127.0.0.1", 0)
-    assert [record.message for record in caplog.records] == [
-        f"listener INTERNAL takes {admitted} connections at most instead of 10000: "
-        "this process may only open 8 files; raise its limit (ulimit -n)"
-    ]
     peers = [RawPeer() for _ in range(admitted + 1)]
     for peer in peers:
         await runtime.network.connect("127.0.0.1", port, peer, 1_000)
     await settle()
     assert [peer.is_lost for peer in peers] == [False] * admitted + [True]
+
+
+@pytest.mark.parametrize(("asked", "told"), [(None, [("INFO", 10_000)]), (4, []), (5, [("WARNING", 5)])])
+async def test_only_an_operator_who_asked_for_more_connections_is_warned_of_too_few_files(
+    asked: int | None, told: list[tuple[str, int]], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "holdfast.rpc")
+    runtime, _ = memory_runtime()
+    shares = NodeShares(runtime.clock, connection_max=asked)
+    server = Server(dataclasses.replace(runtime, open_files_max=8), 1, "INTERNAL", {}, shares=shares)
+    await server.start("127.0.0.1", 0)
+    assert [(record.levelname, record.message) for record in caplog.records] == [
+        (
+            level,
+            f"listener INTERNAL takes 4 connections at most instead of {wanted}: "
+            "this process may only open 8 files; raise its limit (ulimit -n)",
+        )
+        for level, wanted in told
+    ]
 
 
 async def advance(world: MemoryWorld, duration_ms: int) -> None:
