@@ -471,7 +471,7 @@ class QuorumController:
         if self._next_noop_ms is not None and now_ms >= self._next_noop_ms:
             self._next_noop_ms = now_ms + self._config.max_idle_interval_ms
             # only while a broker has to report that it applied the last change: an idle log does not grow
-            if self._cluster.waits_for_progress(self._latest, self._change_offset):
+            if self._cluster.waits_for_progress(self._latest, self._change_offset, now_ms):
                 effects += self._write(lambda draft: draft.write(NoOpRecord()), now_ms)
         return effects
 

@@ -68,6 +68,8 @@ class Session:
     was_connected: bool = False
     #: end (exclusive) of the metadata that it has applied, as it last reported
     metadata_offset: int = -1
+    #: (metadata offset, time) when it was first seen behind at that offset; None while it is not behind
+    behind: tuple[int, int] | None = None
     #: metadata offset that the others must have applied before it may stop: the log's end when its controlled
     #: shutdown began, or when this controller took over; None while it does not shut down
     shutdown_offset: int | None = None
@@ -161,13 +163,18 @@ class ClusterControl:
         """When `check_sessions` is due; 0: at once."""
         return 0 if self._unfinished or self._moving else self._next_check_ms
 
-    def waits_for_progress(self, image: MetadataImage, offset: int) -> bool:
-        """True while some broker has not reported that it applied everything below `offset`."""
-        return any(
-            session.metadata_offset < offset
-            for broker_id, session in sorted(self._sessions.items())
-            if broker_id in image.brokers
-        )
+    def waits_for_progress(self, image: MetadataImage, offset: int, now_ms: int) -> bool:
+        """True while some broker has not reported that it applied everything below `offset`, but may yet: one
+        that reports the same for a session's time cannot follow (K29), and is waited for once it moves."""
+        waits = False
+        for broker_id, session in sorted(self._sessions.items()):
+            if session.metadata_offset >= offset or broker_id not in image.brokers:
+                session.behind = None
+                continue
+            if session.behind is None or session.behind[0] != session.metadata_offset:
+                session.behind = session.metadata_offset, now_ms
+            waits |= now_ms - session.behind[1] < self._config.session_timeout_ms
+        return waits
 
     # --- registration ------------------------------------------------------------------------------------
 

@@ -522,6 +522,27 @@ def test_a_no_op_is_written_only_while_a_broker_has_yet_to_show_the_last_change(
     assert quorum.end_offset == before + 1
 
 
+def test_a_broker_that_cannot_follow_gets_no_ops_for_one_session_and_again_once_it_moves() -> None:
+    """K29: it sends heartbeats for ever, and applies nothing."""
+    quorum = started(2)
+    stuck = quorum.end_offset
+    create(quorum, "t", 1, 1)
+
+    def no_ops_of_a_minute(reported: int) -> int:
+        begin = quorum.end_offset
+        for tick in range(120):
+            if tick % 4 == 0:
+                quorum.heartbeat(1)
+                quorum.heartbeat(2, want_fence=True, metadata_offset=reported)
+            quorum.fire_timer(quorum.now_ms + 500)
+        return sum(record == NoOpRecord() for record in records(quorum, begin))
+
+    assert no_ops_of_a_minute(stuck) in range(1, 19)
+    create(quorum, "u", 1, 1)
+    assert no_ops_of_a_minute(stuck) == 0
+    assert no_ops_of_a_minute(stuck + 1) in range(1, 19)
+
+
 def test_no_ops_can_be_switched_off() -> None:
     quorum = started(1, metadata_max_idle_interval_ms="0")
     create(quorum, "t", 1, 1)
