@@ -13,8 +13,8 @@ from typing import NamedTuple
 from holdfast.client import admin_configs, admin_groups, admin_logs, admin_partitions
 from holdfast.client.admin_configs import ConfigEntry, Features, FeatureUpdate, Resource
 from holdfast.client.admin_groups import GroupDescription, GroupListing, GroupOffset
-from holdfast.client.admin_partitions import NewPartitions, Reassignment
-from holdfast.client.admin_rows import ask_whole, check_complete, raise_refusal
+from holdfast.client.admin_partitions import CREATIONS_PER_REQUEST, NewPartitions, Reassignment
+from holdfast.client.admin_rows import ask_whole, check_complete, portions, raise_refusal
 from holdfast.client.cluster_client import ASK_BACKOFF, ClusterClient
 from holdfast.client.core.errors import ClientError, RowError, code_of
 from holdfast.client.core.replica_log import ReplicaLog
@@ -140,7 +140,18 @@ class Admin:
         timeout_ms: float = _TIMEOUT_MS,
     ) -> dict[str, CreatedTopic]:
         """Create topics, by name. Raises for the first refusal, in order; others may exist then."""
-        request = CreateTopicsRequest(int(timeout_ms), validate_only, tuple(topics))
+        deadline_ms = self._clock.now_ms() + int(timeout_ms)
+        created: dict[str, CreatedTopic] = {}
+        for portion in portions(topics, _creation_cost, CREATIONS_PER_REQUEST):
+            left_ms = max(1, deadline_ms - self._clock.now_ms())
+            created |= await self._create_topics(portion, validate_only, left_ms)
+        check_complete([topic.name for topic in topics], created, "CreateTopics")
+        return created
+
+    async def _create_topics(
+        self, topics: tuple[CreatableTopic, ...], validate_only: bool, timeout_ms: float
+    ) -> dict[str, CreatedTopic]:
+        request = CreateTopicsRequest(int(timeout_ms), validate_only, topics)
 
         def worst(answer: CreateTopicsResponse) -> ErrorCode:
             return _worst(answer.error_code, [row.error_code for row in answer.topics])
@@ -159,7 +170,6 @@ class Admin:
             min_isr = None if validate_only else row.min_isr
             factor = None if validate_only else row.replication_factor
             created[row.name] = CreatedTopic(row.topic_id, factor, min_isr)
-        check_complete([topic.name for topic in topics], created, "CreateTopics")
         return created
 
     async def delete_topic(self, name: str, *, timeout_ms: float = _TIMEOUT_MS) -> None:
@@ -517,6 +527,12 @@ def _joined(known: DescribedTopic, more: DescribedTopic) -> DescribedTopic:
         known.configs,
         known.partitions + more.partitions,
     )
+
+
+def _creation_cost(topic: CreatableTopic) -> int:
+    """At least the new partitions, and a fifth of the values of the topic's row."""
+    values = 6 + sum(3 + len(row.broker_ids) for row in topic.assignments) + 3 * len(topic.configs)
+    return max(len(topic.assignments), topic.num_partitions, -(-values // 5))
 
 
 def _place(cursor: TopicPartitionCursor) -> tuple[str, int]:

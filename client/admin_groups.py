@@ -4,7 +4,7 @@ Finds the coordinator of a group, and asks again and elsewhere while another bro
 of a coordinator whose answer was lost may have been carried out; all of it may be repeated.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -13,6 +13,7 @@ from holdfast.client.cluster_client import ClusterClient
 from holdfast.client.core.backoff import Backoff
 from holdfast.client.core.errors import ClientError, code_of
 from holdfast.client.core.groups.consumer_protocol import assigned_partitions
+from holdfast.client.core.groups.offset_requests import ROWS_MAX
 from holdfast.client.repetitions import Repetitions
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.committed_offsets import (
@@ -166,9 +167,27 @@ async def alter_group_offsets(
         if topic not in ids:
             code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             raise ClientError(f"there is no topic {topic}", code)
+    deadline_ms = clock.now_ms() + int(timeout_ms)
+    waiting = sorted(offsets.items())
+    while True:  # once at least: the group may have members
+        portion, waiting = waiting[:ROWS_MAX], waiting[ROWS_MAX:]
+        left_ms = max(1, deadline_ms - clock.now_ms())
+        await _alter_group_offsets(cluster, clock, group_id, ids, portion, left_ms)
+        if not waiting:
+            return
+
+
+async def _alter_group_offsets(
+    cluster: ClusterClient,
+    clock: Clock,
+    group_id: str,
+    ids: Mapping[str, bytes],
+    offsets: Sequence[tuple[TopicPartition, int]],
+    timeout_ms: float,
+) -> None:
     rows = tuple(
         OffsetCommitPartition(ids[partition.topic], partition.partition, offset, _NO_EPOCH, None)
-        for partition, offset in sorted(offsets.items())
+        for partition, offset in offsets
     )
     request = OffsetCommitRequest(group_id, NO_GENERATION, "", None, rows)
     try:
@@ -180,7 +199,7 @@ async def alter_group_offsets(
             raise
         code = ErrorCode.NON_EMPTY_GROUP
         raise ClientError(f"group {group_id}: {code.name}: it has members; stop them first", code) from error
-    for partition, row in zip(sorted(offsets), answer.partitions, strict=True):
+    for (partition, _), row in zip(offsets, answer.partitions, strict=True):
         what = f"group {group_id}, {partition.topic}-{partition.partition}"
         raise_refusal(row.error_code, None, what)
 

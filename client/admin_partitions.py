@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from holdfast.client.admin_rows import ask_whole, check_complete
+from holdfast.client.admin_rows import ask_whole, check_complete, portions
 from holdfast.client.cluster_client import ClusterClient
 from holdfast.client.core.errors import RowError, row_error
 from holdfast.protocol.errors import ErrorCode
@@ -35,6 +35,9 @@ from holdfast.protocol.messages.reassignments import (
 from holdfast.protocol.topic_names import TopicPartition
 from holdfast.runtime.api import Clock
 
+#: Partitions that one request creates; also bounds the values of a request, of which eight are one new
+#: partition with five brokers.
+CREATIONS_PER_REQUEST = 10_000
 #: Elections that one request makes (R18).
 ELECTIONS_PER_REQUEST = 1_000
 #: Reassignments that one request asks for: controllers refuse a request that asks for too much at once.
@@ -67,23 +70,46 @@ async def create_partitions(
 ) -> dict[str, RowError | None]:
     """See `Admin.create_partitions`."""
     deadline_ms = clock.now_ms() + int(timeout_ms)
-    rows = tuple(
+    rows = (
         CreatePartitionsTopic(name, wanted.total_count, _assignments(wanted.assignments))
         for name, wanted in topics.items()
     )
-    answer: CreatePartitionsResponse
-    request = CreatePartitionsRequest(int(timeout_ms), validate_only, rows)
-    answer, maybe_done = await ask_whole(cluster, request, timeout_ms, "CreatePartitions")
-    errors = {row.name: row_error(row.error_code, row.error_message) for row in answer.results}
+    errors: dict[str, RowError | None] = {}
+    for portion in portions(rows, _creation_cost, CREATIONS_PER_REQUEST):
+        errors |= await _create_partitions(cluster, clock, portion, validate_only, deadline_ms)
     check_complete(topics, errors, "CreatePartitions")
+    return errors
+
+
+async def _create_partitions(
+    cluster: ClusterClient,
+    clock: Clock,
+    rows: tuple[CreatePartitionsTopic, ...],
+    validate_only: bool,
+    deadline_ms: int,
+) -> dict[str, RowError | None]:
+    left_ms = max(1, deadline_ms - clock.now_ms())
+    answer: CreatePartitionsResponse
+    request = CreatePartitionsRequest(left_ms, validate_only, rows)
+    answer, maybe_done = await ask_whole(cluster, request, left_ms, "CreatePartitions")
+    errors = {row.name: row_error(row.error_code, row.error_message) for row in answer.results}
     if maybe_done and not validate_only:
+        counts = {row.name: row.count for row in rows}
         for name, error in errors.items():
             # it has as many already; exactly as many are what an earlier attempt made
             if error is not None and error.code is ErrorCode.INVALID_PARTITIONS:
-                wanted_count = topics[name].total_count
-                if await _partition_count(cluster, name, wanted_count, deadline_ms, clock) == wanted_count:
+                wanted = counts[name]
+                if await _partition_count(cluster, name, wanted, deadline_ms, clock) == wanted:
                     errors[name] = None
     return errors
+
+
+def _creation_cost(topic: CreatePartitionsTopic) -> int:
+    """At least the new partitions that are named, and a fifth of the values of the topic's row. How many
+    others are new is not known here."""
+    named = topic.assignments or ()
+    values = 4 + sum(2 + len(row.broker_ids) for row in named)
+    return max(len(named), -(-values // 5))
 
 
 async def _partition_count(

@@ -12,12 +12,16 @@ UNCOUNTED_BYTES = 8 << 10
 #: Values and lists in a request, nested ones counted too: some thousands of rows.
 ITEMS_MAX = 50_000
 #: Where each value costs much more: names that are looked up and answered for one by one. Clients ask for
-#: 1000 topics at a time.
+#: 1000 topics at a time. And where one row may be larger than that.
 ITEMS_MAX_OF = {
     ApiKey.METADATA: 4_000,
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: 4_000,
     ApiKey.DELETE_TOPICS: 10_000,
     ApiKey.DESCRIBE_CONFIGS: 8_000,
+    # One request creates 10 000 partitions at most, which a topic may need at once: eight values for each
+    # whose five brokers are named.
+    ApiKey.CREATE_TOPICS: 100_000,
+    ApiKey.CREATE_PARTITIONS: 100_000,
 }
 
 

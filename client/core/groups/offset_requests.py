@@ -5,8 +5,9 @@ the other, since a repetition that comes behind a later one would set the group 
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
+from itertools import islice
 from typing import Any
 
 from holdfast.client.core.backoff import Backoff
@@ -26,6 +27,8 @@ from holdfast.protocol.messages.committed_offsets import (
 from holdfast.protocol.messages.groups import NO_GENERATION
 from holdfast.protocol.topic_names import TopicPartition
 
+#: Partitions of one request: brokers refuse a request that names too much at once.
+ROWS_MAX = 2_000
 #: The coordinator says so when it is another broker by now, or cannot write.
 ASK_ELSEWHERE = frozenset(
     {
@@ -65,7 +68,7 @@ class Ask:
     """One commit or question. `token`: who waits for it, None for no one."""
 
     token: object
-    #: by topic id and index
+    #: by topic id and index; those of the answers that have come are gone
     partitions: dict[tuple[bytes, int], TopicPartition]
     #: {partition: position} to commit; None for a question
     positions: Mapping[TopicPartition, Position] | None
@@ -75,6 +78,13 @@ class Ask:
     retry_ms: int = 0
     request_id: int | None = None
     problem: str = "no coordinator was found"
+    #: what the answers to a question have said so far
+    found: dict[TopicPartition, Position | None] = field(default_factory=dict)
+
+    @property
+    def portion(self) -> dict[tuple[bytes, int], TopicPartition]:
+        """The partitions of the request that is sent next, or has no answer yet."""
+        return dict(islice(self.partitions.items(), ROWS_MAX))
 
 
 class OffsetRequests:
@@ -171,7 +181,7 @@ class OffsetRequests:
     def request(self, ask: Ask) -> Any:
         """What to send."""
         if ask.positions is None:
-            rows = tuple(OffsetPartition(*key) for key in ask.partitions)
+            rows = tuple(OffsetPartition(*key) for key in ask.portion)
             return OffsetFetchRequest(self._group_id, rows)
         positions = ask.positions
         return OffsetCommitRequest(
@@ -183,7 +193,7 @@ class OffsetRequests:
                 OffsetCommitPartition(
                     topic_id, index, positions[partition].offset, positions[partition].leader_epoch, None
                 )
-                for (topic_id, index), partition in ask.partitions.items()
+                for (topic_id, index), partition in ask.portion.items()
             ),
         )
 
@@ -210,13 +220,14 @@ class OffsetRequests:
         code = code_of(response.error_code)
         if isinstance(response, OffsetFetchResponse):
             if code is ErrorCode.NONE:
-                return Verdict.FINE, self._settle(ask, self._found(ask, response))
+                ask.found |= _found(ask.portion, response)
+                return Verdict.FINE, self._portion_answered(ask, ask.found)
         else:
             code = self._worst(ask, response)
             if code is ErrorCode.NONE:
                 assert ask.positions is not None
-                self.committed.update(ask.positions)
-                return Verdict.FINE, self._settle(ask, None)
+                self.committed.update((one, ask.positions[one]) for one in ask.portion.values())
+                return Verdict.FINE, self._portion_answered(ask, None)
         text = response.error_message or code.name
         if code in _RACING:
             return self._raced(ask, code, text, identity, owned, now_ms)
@@ -255,17 +266,29 @@ class OffsetRequests:
             codes = [code for code in codes if code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
         return next((code for code in codes if code is not ErrorCode.NONE), ErrorCode.NONE)
 
-    def _found(self, ask: Ask, response: OffsetFetchResponse) -> dict[TopicPartition, Position | None]:
-        found: dict[TopicPartition, Position | None] = dict.fromkeys(ask.partitions.values())
-        for row in response.partitions:
-            partition = ask.partitions.get((row.topic_id, row.partition_index))
-            if partition is not None and row.offset != NO_OFFSET:
-                found[partition] = Position(row.offset, row.leader_epoch, row.topic_id)
-        return found
+    def _portion_answered(self, ask: Ask, result: Any) -> Settle | None:
+        """Settled with its last portion; else the next one is sent at once."""
+        for key in ask.portion:
+            del ask.partitions[key]
+        if not ask.partitions:
+            return self._settle(ask, result)
+        ask.request_id, ask.failures, ask.retry_ms = None, 0, 0
+        return None
 
     def _settle(self, ask: Ask, result: Any, error: ClientError | None = None) -> Settle:
         self._asks.remove(ask)
         return Settle(ask.token, result, error)
+
+
+def _found(
+    asked: Mapping[tuple[bytes, int], TopicPartition], response: OffsetFetchResponse
+) -> dict[TopicPartition, Position | None]:
+    found: dict[TopicPartition, Position | None] = dict.fromkeys(asked.values())
+    for row in response.partitions:
+        partition = asked.get((row.topic_id, row.partition_index))
+        if partition is not None and row.offset != NO_OFFSET:
+            found[partition] = Position(row.offset, row.leader_epoch, row.topic_id)
+    return found
 
 
 def _unknown(token: object, partition: TopicPartition) -> Settle:

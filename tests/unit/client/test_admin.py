@@ -9,7 +9,12 @@ from holdfast.client.admin import Admin
 from holdfast.client.core.errors import ClientError, TimedOut
 from holdfast.protocol.api_keys import ApiKey
 from holdfast.protocol.errors import ErrorCode
-from holdfast.protocol.messages.topics import CreateTopicsRequest, ReplicaAssignment, TopicConfig
+from holdfast.protocol.messages.topics import (
+    CreatableTopic,
+    CreateTopicsRequest,
+    ReplicaAssignment,
+    TopicConfig,
+)
 from holdfast.protocol.messages.unregister_broker import UnregisterBrokerResponse
 from holdfast.protocol.record_batch import Record, encode_batch
 from holdfast.runtime.api import Connection, NetworkError
@@ -51,6 +56,29 @@ async def test_topics_are_created_listed_and_deleted(play: Play, admin: Admin) -
     assert first.topics[0].configs == (TopicConfig("min.insync.replicas", "2"),)
     assert second.topics[0].assignments == (ReplicaAssignment(0, (1, 2)),)
     assert second.topics[0].num_partitions == -1
+
+
+async def test_topics_are_created_in_portions_of_one_request(
+    play: Play, admin: Admin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Counted in partitions, or in values where these are more."""
+    monkeypatch.setattr("holdfast.client.admin.CREATIONS_PER_REQUEST", 10)
+    by_hand = tuple(ReplicaAssignment(index, (1, 2)) for index in range(9))
+    topics = [
+        CreatableTopic("a", 7, 1, (), ()),
+        CreatableTopic("b", 3, 1, (), ()),
+        CreatableTopic("c", 1, 1, (), ()),
+        CreatableTopic("d", -1, -1, by_hand, ()),
+        CreatableTopic("e", 11, 1, (), ()),
+    ]
+    assert [*await play.until(admin.create_topics(topics))] == ["a", "b", "c", "d", "e"]
+    requests = asked(play, ApiKey.CREATE_TOPICS)
+    assert [[row.name for row in request.topics] for request in requests] == [
+        ["a", "b"],
+        ["c"],
+        ["d"],
+        ["e"],
+    ]
 
 
 async def test_nodes_that_are_starting_do_not_keep_anybody_from_the_others(play: Play, admin: Admin) -> None:

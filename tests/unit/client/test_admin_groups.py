@@ -4,16 +4,23 @@ from typing import Any, cast
 
 import pytest
 
-from holdfast.client.admin_groups import delete_group
+from holdfast.client.admin_groups import alter_group_offsets, delete_group
 from holdfast.client.cluster_client import ClusterClient
 from holdfast.client.core.errors import ClientError
 from holdfast.protocol.errors import ErrorCode
+from holdfast.protocol.messages.committed_offsets import (
+    OffsetCommitPartitionResponse,
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+)
 from holdfast.protocol.messages.groups import (
     Coordinator,
     DeletedGroup,
     DeleteGroupsResponse,
     FindCoordinatorResponse,
 )
+from holdfast.protocol.messages.metadata import MetadataRequest, MetadataResponse, MetadataTopic
+from holdfast.protocol.topic_names import TopicPartition
 from holdfast.rpc.channel import CallRefused, CallTimedOut, Disconnected
 from holdfast.runtime.api import Clock, ConnectionRefused
 
@@ -84,3 +91,37 @@ async def test_a_group_that_never_was_is_not_found_also_at_the_second_attempt(
 ) -> None:
     assert await Coordinating(NOT_FOUND).delete() == "GROUP_ID_NOT_FOUND"
     assert await Coordinating(before, NOT_FOUND).delete() == "GROUP_ID_NOT_FOUND"
+
+
+class Committing(Coordinating):
+    """It has topic t, and takes each commit."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.commits: list[list[tuple[int, int]]] = []
+
+    async def ask(self, request: Any, *_: Any, **__: Any) -> Any:
+        if isinstance(request, MetadataRequest):
+            return MetadataResponse("c", -1, 1, (), (MetadataTopic(0, "t", bytes(16), ()),)), False
+        return await super().ask()
+
+    async def call(self, _: Any, request: OffsetCommitRequest, *__: Any) -> Any:
+        self.commits.append([(row.partition_index, row.offset) for row in request.partitions])
+        rows = (
+            OffsetCommitPartitionResponse(row.topic_id, row.partition_index, 0) for row in request.partitions
+        )
+        return OffsetCommitResponse(0, None, tuple(rows))
+
+
+@pytest.mark.parametrize(
+    ("count", "portions"), [(0, [[]]), (2, [[(0, 0), (1, 1)]]), (3, [[(0, 0), (1, 1)], [(2, 2)]])]
+)
+async def test_offsets_of_many_partitions_are_committed_in_portions(
+    count: int, portions: list[list[tuple[int, int]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The coordinator is asked once at least: the group may have members."""
+    monkeypatch.setattr("holdfast.client.admin_groups.ROWS_MAX", 2)
+    cluster = Committing()
+    offsets = {TopicPartition("t", index): index for index in reversed(range(count))}
+    await alter_group_offsets(cast("ClusterClient", cluster), cast("Clock", cluster), "g", offsets, 1_000)
+    assert cluster.commits == portions

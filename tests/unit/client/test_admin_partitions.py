@@ -56,6 +56,18 @@ async def test_topics_grow_as_asked(play: Play, admin: Admin) -> None:
     assert [row.assignments for row in request.topics] == [by_hand, None]
 
 
+async def test_topics_grow_in_portions_of_one_request(
+    play: Play, admin: Admin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("holdfast.client.admin_partitions.CREATIONS_PER_REQUEST", 2)
+    play.cluster.scripted = [made(ErrorCode.NONE, "t", "u"), made(ErrorCode.INVALID_PARTITIONS, "v")]
+    wanted = {"t": NewPartitions(3), "u": NewPartitions(3), "v": NewPartitions(3, ((1,), (2,), (3,)))}
+    found = await play.until(admin.create_partitions(wanted))
+    assert found == {"t": None, "u": None, "v": RowError(ErrorCode.INVALID_PARTITIONS, "why")}
+    requests = asked(play, ApiKey.CREATE_PARTITIONS)
+    assert [[row.name for row in request.topics] for request in requests] == [["t", "u"], ["v"]]
+
+
 async def test_what_the_controller_says_nothing_about_has_not_succeeded(play: Play, admin: Admin) -> None:
     play.cluster.scripted = [made(ErrorCode.NONE)]
     with pytest.raises(ClientError, match="no answer for u; .* ask again"):

@@ -7,12 +7,25 @@ import pytest
 from holdfast.broker.core.replicas import alter_partition, fetcher
 from holdfast.client import admin_partitions, ask_leaders
 from holdfast.client.core import fetcher as client_fetcher
+from holdfast.client.core.groups import offset_requests
+from holdfast.controller.core.operators.topics import PARTITIONS_MAX
 from holdfast.protocol.api_keys import ApiKey
 from holdfast.protocol.messages import API_OF_REQUEST
 from holdfast.protocol.messages.alter_partition import (
     AlterPartitionPartition,
     AlterPartitionRequest,
     IsrMember,
+)
+from holdfast.protocol.messages.committed_offsets import (
+    OffsetCommitPartition,
+    OffsetCommitRequest,
+    OffsetFetchRequest,
+    OffsetPartition,
+)
+from holdfast.protocol.messages.create_partitions import (
+    CreatePartitionsAssignment,
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
 )
 from holdfast.protocol.messages.elect_leaders import (
     ElectionKind,
@@ -26,6 +39,7 @@ from holdfast.protocol.messages.reassignments import (
     ReassignablePartition,
     ReassignableTopic,
 )
+from holdfast.protocol.messages.topics import CreatableTopic, CreateTopicsRequest, ReplicaAssignment
 from holdfast.protocol.schema.fields import encode_message
 from holdfast.protocol.schema.types import Attachment
 from holdfast.rpc.core.request_size import ITEMS_MAX, ITEMS_MAX_OF, UNCOUNTED_BYTES, too_much
@@ -96,6 +110,32 @@ LARGEST = [
         (ReassignableTopic("t", (ReassignablePartition(0, REPLICAS),)),)
         * admin_partitions.REASSIGNMENTS_PER_REQUEST,
     ),
+    CreateTopicsRequest(
+        1_000,
+        False,
+        (
+            CreatableTopic(
+                "t",
+                -1,
+                -1,
+                tuple(ReplicaAssignment(index, REPLICAS[:5]) for index in range(PARTITIONS_MAX)),
+                (),
+            ),
+        ),
+    ),
+    CreatePartitionsRequest(
+        1_000,
+        False,
+        (
+            CreatePartitionsTopic(
+                "t", PARTITIONS_MAX + 1, (CreatePartitionsAssignment(REPLICAS[:5]),) * PARTITIONS_MAX
+            ),
+        ),
+    ),
+    OffsetCommitRequest(
+        "g", 1, "m", None, (OffsetCommitPartition(ID, 0, 1, 1, None),) * offset_requests.ROWS_MAX
+    ),
+    OffsetFetchRequest("g", (OffsetPartition(ID, 0),) * offset_requests.ROWS_MAX),
     ElectLeadersRequest(
         ElectionKind.PREFERRED,
         (ElectionTopicPartitions("t", (0,), None),) * admin_partitions.ELECTIONS_PER_REQUEST,

@@ -278,6 +278,28 @@ def test_commits_go_one_after_the_other(group: Group) -> None:
     assert group.broker.committed() == {0: 2, 1: 2, 2: 2}
 
 
+def test_many_partitions_are_asked_for_and_committed_in_portions(
+    group: Group, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("holdfast.client.core.groups.offset_requests.ROWS_MAX", 2)
+    group.broker.commit_offset(7, index=2)
+    (member,) = group.stable(1)
+    assert member.reads == {0: 0, 1: 0, 2: 7}
+    group.broker.holds_back = True
+    first, second = member.commit(8), member.commit(9)
+    group.settle()
+    group.broker.commit()  # of two partitions
+    group.settle()
+    assert (first in member.settled, group.broker.committed()) == (False, {0: 8, 1: 8, 2: 7})
+    group.succeed()
+    group.pass_ms(5_000)
+    assert (member.settled[first], member.settled[second]) == (None, None)
+    assert group.broker.committed() == {0: 9, 1: 9, 2: 9}
+    commits = [request for request in member.sent if isinstance(request, OffsetCommitRequest)]
+    rows = [[(row.partition_index, row.offset) for row in commit.partitions] for commit in commits]
+    assert [rows[0], *rows[-3:]] == [[(0, 8), (1, 8)], [(2, 8)], [(0, 9), (1, 9)], [(2, 9)]]
+
+
 def test_a_commit_that_no_coordinator_takes_ends_with_its_time(group: Group) -> None:
     (member,) = group.stable(1)
     group.where = None
