@@ -14,11 +14,11 @@ from holdfast.localcluster.ports import LOOPBACK, loopback_with_free
 #: (service, role, node id, and ports on the host, 0 where it has none: of clients, HTTP, of Kafka clients)
 SERVICES = (
     ("controller-1", "controller", 101, 0, 18_404, 0),
-    ("controller-2", "controller", 102, 0, 28_404, 0),
-    ("controller-3", "controller", 103, 0, 38_404, 0),
+    ("controller-2", "controller", 102, 0, 18_405, 0),
+    ("controller-3", "controller", 103, 0, 18_406, 0),
     ("broker-1", "broker", 1, 19_092, 19_404, 19_192),
-    ("broker-2", "broker", 2, 29_092, 29_404, 29_192),
-    ("broker-3", "broker", 3, 39_092, 39_404, 39_192),
+    ("broker-2", "broker", 2, 19_093, 19_405, 19_193),
+    ("broker-3", "broker", 3, 19_094, 19_406, 19_194),
 )
 COMPOSE_FILE = "docker-compose.yml"
 #: Of docker-compose.yml: where ports are published.
@@ -120,7 +120,7 @@ class ComposeCluster(Nodes):
                 self._compose("up", "-d", "--build", timeout_s=timeout_s + _BUILD_S)
                 break
             except ClusterError as error:
-                # an outgoing connection may have one of the ports for a moment
+                # where the kernel's ports for outgoing connections begin earlier, one has it for a moment
                 if _PORT_IN_USE not in str(error) or attempt == _ATTEMPTS - 1:
                     raise
                 time.sleep(_PAUSE_S)

@@ -87,6 +87,14 @@ def test_the_ports_of_the_driver_are_those_of_the_compose_file() -> None:
         assert re.findall(r"127\.0\.0\.1\}:(\d+):", line) == [str(port) for port in published if port]
 
 
+def test_no_port_that_is_published_is_one_of_outgoing_connections() -> None:
+    """Linux gives them 32768 to 60999, and containers would find a port taken by chance."""
+    text = (Path(__file__).parents[3] / "docker-compose.yml").read_text()
+    published = [int(port) for port in re.findall(r"127\.0\.0\.1\}:(\d+):", text)]
+    assert len(set(published)) == len(published) == 17
+    assert max(published) < 32_768
+
+
 def test_a_cluster_of_its_own_starts_beside_one_that_has_the_ports_already(
     notes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
