@@ -1,8 +1,9 @@
 """The listener for Kafka clients: an rpc server with Kafka's frames, in front of a broker's own handlers.
 
 Requests of a connection start at once, and their answers leave in the order of the requests, as Kafka's
-clients expect. Connections, limits and back pressure are those of `rpc.server`. A translation that fails is
-a fault of this adapter: it costs the connection and not the broker.
+clients expect. Limits are those of `rpc.server`, connections and back pressure those of
+`rpc.server_connection`. A translation that fails is a fault of this adapter: it costs the connection and not
+the broker.
 """
 
 import logging
@@ -32,7 +33,8 @@ from holdfast.protocol.schema.fields import Buffer
 from holdfast.rpc.core.memory import Charge
 from holdfast.rpc.core.request_stats import RequestStats
 from holdfast.rpc.exchange import OfConnection
-from holdfast.rpc.server import Server, ServerConnection, ServerLimits
+from holdfast.rpc.server import Server, ServerLimits
+from holdfast.rpc.server_connection import ServerConnection
 from holdfast.rpc.shares import NodeShares
 from holdfast.runtime.api import Runtime
 from holdfast.runtime.stats import MetricFamily, MetricKind, Sample

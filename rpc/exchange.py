@@ -16,7 +16,7 @@ from holdfast.protocol.schema.fields import Buffer
 from holdfast.rpc.core.memory import Charge
 
 if TYPE_CHECKING:
-    from holdfast.rpc.server import ServerConnection
+    from holdfast.rpc.server_connection import ServerConnection
 
 Handler: TypeAlias = "Callable[[Exchange], None]"
 

@@ -56,8 +56,8 @@ LIMITS = (
     _limit("raft.committed", "CHUNK_BYTES", 1, 200, 1_000),
     _limit("controller.core.quorum_controller", "APPEND_BYTES_MAX", 1, 150, 500),
     # requests of a connection
-    _limit("rpc.server", "STARTS_A_TURN", 1, 2),
-    _limit("rpc.server", "FLUSH_BYTES", 1, 200),
+    _limit("rpc.server_connection", "STARTS_A_TURN", 1, 2),
+    _limit("rpc.server_connection", "FLUSH_BYTES", 1, 200),
     # an answer that is made in steps
     _limit("metadata.answer_steps", "ROWS_A_STEP", 1, 3),
     # what a controller does in one turn

@@ -18,7 +18,8 @@ from holdfast.protocol.messages.fetch import FetchPartitionResponse, FetchReques
 from holdfast.protocol.messages.producer_ids import InitProducerIdRequest, InitProducerIdResponse
 from holdfast.protocol.schema.fields import decode_message
 from holdfast.rpc.channel import CallRefused, Channel, Disconnected
-from holdfast.rpc.server import STARTS_A_TURN, Exchange, Server, ServerLimits
+from holdfast.rpc.server import Exchange, Server, ServerLimits
+from holdfast.rpc.server_connection import STARTS_A_TURN
 from holdfast.rpc.shares import NodeShares
 from holdfast.runtime.api import Connection, NetworkError
 from holdfast.runtime.memory.machine import MemoryWorld, memory_runtime, settle
