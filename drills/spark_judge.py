@@ -65,7 +65,7 @@ class SparkJudge:
         if self._error is not None:
             raise ClusterError(f"Spark does not start: {self._error}") from self._error
         from holdfast.durability.snapshots import judge_all
-        from holdfast.durability.validate import SPARK_ERRORS, reason_of
+        from holdfast.durability.spark_errors import SPARK_ERRORS, reason_of
 
         lost: dict[str, list[LostRecord]] = {}
         try:

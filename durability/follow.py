@@ -27,7 +27,7 @@ from holdfast.durability.ledger_files import UnreadableLedger, ledger_files
 from holdfast.durability.ledger_lines import PROBLEM
 from holdfast.durability.rules import PAIRS_SQL
 from holdfast.durability.session import local_path, local_source, start_session, stop_session
-from holdfast.durability.validate import SPARK_ERRORS, reason_of
+from holdfast.durability.spark_errors import SPARK_ERRORS, reason_of
 from holdfast.durability.verdict import SAMPLES_MAX, Verdict, inconclusive
 
 #: Classes that a micro-batch can be sure of.

@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from holdfast.durability.judge import MARKS_SCHEMA, judge
 from holdfast.durability.ledger import Totals, read_sends
 from holdfast.durability.ledger_files import UnreadableLedger
 from holdfast.durability.read_options import parse_options
@@ -19,7 +20,6 @@ from holdfast.durability.segment_source import BATCH_SCHEMA, arrow_schema, folde
 from holdfast.durability.segments import high_watermarks, parse_log_dirs, replica_folders
 from holdfast.durability.session import local_source
 from holdfast.durability.source import plan_ranges, read_range
-from holdfast.durability.validate import MARKS_SCHEMA, judge
 from holdfast.durability.verdict import Verdict, inconclusive
 
 LOG_SCHEMA = (

@@ -2,27 +2,40 @@
 
 Owns the order of things, which makes a verdict right while the cluster is in use: end offsets, then the
 ledger to its end, then end offsets again. What lies below the first must be in the ledger (a send is written
-down before it is sent), and what the ledger has acknowledged must lie below the second. Rules are SQL in
-`durability.rules`; words are `durability.verdict`'s.
+down before it is sent), and what the ledger has acknowledged must lie below the second. The rules are run by
+`durability.judge`; words are `durability.verdict`'s.
 """
 
 import json
-import shutil
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
-from pyspark.sql import Observation
 from pyspark.sql import functions as F
 
 from holdfast.client.core.errors import ClientError
+from holdfast.durability.beside_verdict import (
+    Elections,
+    reported,
+    with_places,
+    with_stories,
+    with_tables,
+)
 from holdfast.durability.cluster_look import TopicLook, look, why_not_judged
 from holdfast.durability.foreign_lines import VALUE_SQL
 from holdfast.durability.java import NoJava
+from holdfast.durability.judge import (
+    ENDS_SCHEMA,
+    EPOCHS_SCHEMA,
+    MARKS_SCHEMA,
+    MEMBERS_SCHEMA,
+    SHORT_MAX,
+    facts_of,
+    judge,
+    notes_of,
+    rules_of,
+)
 from holdfast.durability.ledger import (
     Totals,
     check_partitions,
@@ -36,22 +49,9 @@ from holdfast.durability.ledger_files import (
     doubts_of_files,
     ledger_files,
 )
-from holdfast.durability.loss_story import Election, LostRecord, RunHistory, story_of
+from holdfast.durability.loss_story import Election, RunHistory
 from holdfast.durability.phases import Seconds
 from holdfast.durability.read_options import BadOption, Mode, OffsetRange, parse_options
-from holdfast.durability.rules import (
-    COMPARED_SQL,
-    NEAR_SQL,
-    ORDER_SQL,
-    PAIRS_SQL,
-    RULES,
-    SEEN_UNPLACED_SQL,
-    SHORT_SQL,
-    findings_sql,
-    violations_sql,
-)
-from holdfast.durability.rules.rule import Looks, Rule
-from holdfast.durability.segment_source import BATCH_SCHEMA
 from holdfast.durability.segments import (
     HIGH_WATERMARKS,
     has_replicas,
@@ -60,36 +60,18 @@ from holdfast.durability.segments import (
     recovery_points,
     replica_folders,
 )
-from holdfast.durability.session import local_path, start_session, stop_session
+from holdfast.durability.session import start_session, stop_session
 from holdfast.durability.settled import SettledLedger, settled_ledger
 from holdfast.durability.source import plan_ranges
-from holdfast.durability.tables import write_tables
-from holdfast.durability.verdict import SAMPLES_MAX, Verdict, inconclusive
+from holdfast.durability.spark_errors import SPARK_ERRORS, reason_of
+from holdfast.durability.verdict import Verdict, inconclusive
 
-#: Columns of view `marks`.
-MARKS_SCHEMA = "broker int, topic string, partition int, high_watermark long"
-#: Columns of view `epochs`.
-EPOCHS_SCHEMA = (
-    "broker int, topic string, partition int, epoch int, start_offset long, end_offset long, "
-    "flushed_offset long"
-)
 _LOG_COLUMNS = (
     "topic string, partition int, offset long, state string, producer string, pseq long, value_crc32c long"
 )
 _FIELD_COLUMNS = "timestampMs long, timestampType int, key_crc32c long, headers_crc32c long"
-#: Columns of view `ends`.
-ENDS_SCHEMA = "topic string, partition int, settled_end long, served_end long"
 #: Where logs begin that retention has cut.
 STARTS_SCHEMA = "topic string, partition int, log_start long"
-#: Columns of view `members`.
-MEMBERS_SCHEMA = "broker int, topic string, partition int, is_in_sync boolean"
-#: What rules look at that is only there where more is given than ledgers and a cluster.
-_NEEDS_TABLES = (Looks.TIMES, Looks.REPLICAS, Looks.EPOCHS, Looks.MEMBERS)
-_REASON_CHARS = 400
-#: Replicas that a doubt names.
-_SHORT_MAX = 5
-#: What a call of Spark may raise; the last one when its Java has died.
-SPARK_ERRORS = (PySparkException, Py4JError, ConnectionError)
 #: Ledgers below this (some 400 000 records) are a short job, see durability.session.
 SHORT_JOB_BYTES = 128 << 20
 
@@ -126,10 +108,6 @@ class ValidateOptions:
         return not (self.is_foreign or self.log_dirs or self.tables or self.one_clock)
 
 
-#: All leader epochs of (topic, partition), in their order; () when they are not known.
-Elections = Callable[[str, int], Sequence[Election]]
-
-
 def _no_elections(topic: str, partition: int) -> Sequence[Election]:
     return ()
 
@@ -147,12 +125,12 @@ def run(
         with seconds.timed("spark start", "Spark starts"):
             spark = start_session(options.master, "holdfast validate", is_short=is_short)
     except UnreadableLedger as error:
-        return _reported(None, options, inconclusive(f"ledger: {error}"))
+        return reported(None, options.report, inconclusive(f"ledger: {error}"))
     except NoJava as error:
-        return _reported(None, options, inconclusive(str(error)))
+        return reported(None, options.report, inconclusive(str(error)))
     except SPARK_ERRORS as error:
         reason = f"Spark does not start on {options.master}: {reason_of(error)}"
-        return _reported(None, options, inconclusive(reason))
+        return reported(None, options.report, inconclusive(reason))
     try:
         return validate(spark, options, seconds, elections)
     finally:
@@ -168,7 +146,7 @@ def validate(
     """Compare in a session that stands already."""
     seconds = Seconds() if seconds is None else seconds
     verdict = replace(_compared(spark, options, seconds, elections), seconds=seconds.found)
-    return _reported(spark, options, verdict)
+    return reported(spark, options.report, verdict)
 
 
 def _compared(spark: Any, options: ValidateOptions, seconds: Seconds, elections: Elections) -> Verdict:
@@ -212,11 +190,11 @@ def _compared(spark: Any, options: ValidateOptions, seconds: Seconds, elections:
                 **tables,
             )
             verdict = _with_later(_with_expired(verdict, totals, expired, ranges), settled, ranges)
-            verdict = _with_places(verdict, options.log_dirs)
-            verdict = _with_stories(spark, verdict, options, elections)
+            verdict = with_places(verdict, options.log_dirs)
+            verdict = with_stories(spark, verdict, options.log_dirs, options.history, elections)
         if options.tables is not None:
             with seconds.timed("tables", "Spark writes the tables"):
-                verdict = _with_tables(spark, Path(options.tables), verdict, ranges, elections)
+                verdict = with_tables(spark, Path(options.tables), verdict, ranges, elections)
         return replace(verdict, doubts=(*verdict.doubts, *doubts_of_files(options.ledger)))
     except UnreadableLedger as error:
         return inconclusive(f"ledger: {error}")
@@ -268,62 +246,6 @@ def _too_few(acked: int, acked_min: int) -> str:
     if acked == 0:
         return "the ledger has no acknowledged send (acks=all): nothing to check"
     return f"{acked} acknowledged sends (acks=all) are fewer than the {acked_min} asked for"
-
-
-def _with_places(verdict: Verdict, log_dirs: Mapping[int, str]) -> Verdict:
-    """The verdict whose samples say with which command to look at a replica."""
-    for rows in verdict.samples.values():
-        for row in rows:
-            for folder in log_dirs.get(row.get("broker", -1), "").split(","):
-                path = Path(folder) / f"{row['topic']}-{row['partition']}" / str(row.get("segment"))
-                if folder and path.is_file() and isinstance(row, dict):
-                    row["command"] = f"holdfast dump-log --files {path}"
-    return verdict
-
-
-def _with_tables(
-    spark: Any, folder: Path, verdict: Verdict, ranges: Sequence[OffsetRange], elections: Elections
-) -> Verdict:
-    """The verdict, after its tables were written; with a note when that failed."""
-    led = {(item.topic, item.partition): elections(item.topic, item.partition) for item in ranges}
-    try:
-        write_tables(spark, folder, verdict.facts["runs"], led)
-    except (OSError, *SPARK_ERRORS) as error:
-        note = f"the tables in {folder} are not whole: {reason_of(error)}"
-        return replace(verdict, notes=(*verdict.notes, note))
-    return verdict
-
-
-def _with_stories(spark: Any, verdict: Verdict, options: ValidateOptions, elections: Elections) -> Verdict:
-    """The verdict whose samples of lost records say what became of them."""
-    rows = verdict.samples.get("lost", ())
-    acks = _acks(spark, rows)
-    for row in rows:
-        name = (row["topic"], row["producer"], row["pseq"])
-        lost = LostRecord(row["topic"], row["partition"], row["offset"], *name[1:], *acks.get(name, ()))
-        with suppress(OSError, ValueError):  # files of a running broker change and go
-            led = elections(lost.topic, lost.partition)
-            story = story_of(options.log_dirs, lost, led, options.history)
-            if story and isinstance(row, dict):
-                row["story"] = story
-    return verdict
-
-
-def _acks(
-    spark: Any, rows: Sequence[Mapping[str, Any]]
-) -> dict[tuple[str, str, int], tuple[int, int | None]]:
-    """(topic, producer, number) -> leader epoch and monotonic time of the acknowledgement, where the ledger
-    says the epoch."""
-    names = [(row["topic"], row["producer"], row["pseq"]) for row in rows]
-    if not names:
-        return {}
-    wanted = spark.createDataFrame(names, "topic string, producer string, pseq long")
-    found = spark.table("sends").join(F.broadcast(wanted), ["topic", "producer", "pseq"])
-    return {
-        (row.topic, row.producer, row.pseq): (row.leader_epoch, row.t1)
-        for row in found.select("topic", "producer", "pseq", "leader_epoch", "t1").collect()
-        if row.leader_epoch is not None
-    }
 
 
 # --- reading -------------------------------------------------------------------------------------------
@@ -410,7 +332,7 @@ def replicas(
     if without_epochs:
         doubts.append(
             f"{len(without_epochs)} replicas without a whole leader epoch checkpoint, of which nothing was "
-            f"compared: {', '.join(without_epochs[:_SHORT_MAX])}"
+            f"compared: {', '.join(without_epochs[:SHORT_MAX])}"
         )
     members = [
         (broker, topic, index, broker in partition.isr)
@@ -501,193 +423,7 @@ def _verdict_of_sums(
     totals = known.totals
     if not known.is_served(spark, parse_options(_log_options(spark, options, ranges), Mode.BATCH), ranges):
         return None
-    counts = {rule.name: 0 for rule in _rules(totals)}
+    counts = {rule.name: 0 for rule in rules_of(totals)}
     seen = {"ok": totals.acked, "served": totals.sent}
-    facts = _facts(totals, seen, len(ranges))
-    return Verdict(counts=counts, samples={}, facts=facts, notes=_notes(totals))
-
-
-def _rules(totals: Totals, *, without: Collection[Looks] = _NEEDS_TABLES) -> list[Rule]:
-    """The rules that have something to look at."""
-    missing = {*without, *(() if totals.with_fields else (Looks.FIELDS,))}
-    return [rule for rule in RULES.values() if rule.looks not in missing]
-
-
-def judge(
-    spark: Any,
-    sends: Any,
-    log: Any,
-    totals: Totals,
-    *,
-    replica: Any | None = None,
-    marks: Any | None = None,
-    members: Any | None = None,
-    ends: Any | None = None,
-    epochs: Any | None = None,
-    replicas_assigned: int = 0,
-    partitions: int = 0,
-    one_clock: bool = False,
-    has_order: bool = True,
-    doubts: tuple[str, ...] = (),
-) -> Verdict:
-    """Run the rules over these tables (durability.rules.rule); `doubts` say what of them is missing."""
-    sends.createOrReplaceTempView("sends")
-    for name in ("timestamp_ms", "key_crc32c", "headers_crc32c"):
-        if name not in log.columns:
-            log = log.withColumn(name, F.lit(None).cast("long"))
-    log.cache().createOrReplaceTempView("log")
-    for name, table, schema in (
-        ("replica", replica, BATCH_SCHEMA),
-        ("marks", marks, MARKS_SCHEMA),
-        ("members", members, MEMBERS_SCHEMA),
-        ("ends", ends, ENDS_SCHEMA),
-        ("epochs", epochs, EPOCHS_SCHEMA),
-    ):
-        (spark.createDataFrame([], schema) if table is None else table).createOrReplaceTempView(name)
-    seen, is_odd = _pair(spark)
-    # of sends that are in order only those without an offset of their own can be out of it
-    if totals.in_order and (not is_odd or spark.table("odd").where(SEEN_UNPLACED_SQL).isEmpty()):
-        is_disordered = False
-    else:
-        is_disordered = has_order and spark.table("disordered").count() > 0
-    given = {
-        Looks.ORDER: has_order,
-        Looks.TIMES: one_clock,
-        Looks.REPLICAS: replica is not None,
-        Looks.EPOCHS: replica is not None and epochs is not None,
-        Looks.MEMBERS: replica is not None and members is not None,
-    }
-    wanted = _rules(totals, without=[looks for looks, is_there in given.items() if not is_there])
-    asked = [
-        rule
-        for rule in wanted
-        if (is_odd or rule.looks not in (Looks.PAIRS, Looks.FIELDS))
-        and (is_disordered or rule.looks is not Looks.ORDER)
-    ]
-    counts = {rule.name: 0 for rule in wanted}
-    samples: dict[str, list[dict[str, Any]]] = {}
-    spark.sql(violations_sql(asked or wanted)).createOrReplaceTempView("violations")
-    for row in spark.sql(findings_sql(SAMPLES_MAX)).collect() if asked else ():
-        counts[row["class"]] = row.total
-        shown = {name: value for name, value in row.asDict().items() if name not in ("class", "total", "nth")}
-        samples.setdefault(row["class"], []).append(shown)
-    facts = _facts(totals, seen, partitions)
-    notes = _notes(totals)
-    if replica is not None:
-        compared = spark.sql(COMPARED_SQL).first()
-        facts["replica_batches"], facts["replica_batches_seen"] = compared.compared, compared.batches
-        if replicas_assigned:
-            facts["replicas_seen"], facts["replicas"] = compared.replicas, replicas_assigned
-        notes = _short_notes(spark.sql(SHORT_SQL).collect()) + notes
-        if compared.compared == 0:
-            doubts += (
-                "no batch of a replica lies below a checkpointed high watermark: nothing was compared",
-            )
-    return Verdict(counts=counts, samples=samples, facts=facts, notes=notes, doubts=doubts)
-
-
-def _pair(spark: Any) -> tuple[Mapping[str, int], bool]:
-    """Make views `odd`, `near` and `disordered`; (counts of what was paired, whether anything is odd)."""
-    seen = Observation("pairs")
-    odd = (
-        spark.sql(PAIRS_SQL)
-        .observe(
-            seen,
-            F.count("log_topic").alias("served"),
-            F.count_if(F.col("perfect") & F.col("acked")).alias("ok"),
-        )
-        .where("NOT perfect")
-        .drop("perfect")
-        .cache()
-    )
-    odd.createOrReplaceTempView("odd")
-    is_odd = odd.count() > 0
-    spark.sql(NEAR_SQL).cache().createOrReplaceTempView("near")
-    spark.sql(ORDER_SQL).cache().createOrReplaceTempView("disordered")
-    return seen.get, is_odd
-
-
-def _facts(totals: Totals, seen: Mapping[str, int], partitions: int) -> dict[str, Any]:
-    return {
-        "runs": list(totals.runs),
-        "topics": list(totals.topics),
-        "partitions": partitions,
-        "producers": totals.producers,
-        "sent": totals.sent,
-        "acked": totals.acked,
-        "ok": seen["ok"],
-        "weakly_acked": totals.weakly_acked,
-        "refused": totals.refused,
-        "unknown": totals.unknown,
-        "unanswered": totals.unanswered,
-        "served": seen["served"],
-    }
-
-
-def _notes(totals: Totals) -> tuple[str, ...]:
-    notes = []
-    if 0 < totals.with_fields < totals.sent:
-        notes.append(
-            f"{totals.sent - totals.with_fields} sends of an older ledger tell no key, headers and "
-            "timestamp: of these only the value was judged"
-        )
-    if totals.torn_lines:
-        notes.append(f"{totals.torn_lines} ledger files end in a cut line: what it said counts as unanswered")
-    if totals.unanswered or totals.unknown:
-        notes.append(
-            f"{totals.unknown + totals.unanswered} sends without a definite answer: allowed either way"
-        )
-    return tuple(notes)
-
-
-def _short_notes(short: Sequence[Any]) -> tuple[str, ...]:
-    if not short:
-        return ()
-    shown = [
-        f"broker {row.broker} of {row.topic}-{row.partition} "
-        + ("has no log" if row.log_end is None else f"ends at {row.log_end}")
-        + f", its mark is {row.high_watermark}"
-        for row in short[:_SHORT_MAX]
-    ]
-    more = f"; and {len(short) - _SHORT_MAX} more" if len(short) > _SHORT_MAX else ""
-    return (f"replicas below their own high watermarks: {'; '.join(shown)}{more}",)
-
-
-# --- the report ----------------------------------------------------------------------------------------
-
-
-def _reported(spark: Any | None, options: ValidateOptions, verdict: Verdict) -> Verdict:
-    """The verdict, after its report was written; with a note when that failed. `spark` may be missing where
-    there are no violations."""
-    if options.report is None:
-        return verdict
-    try:
-        _write_report(spark, Path(options.report), verdict)
-    except (OSError, *SPARK_ERRORS) as error:
-        note = f"the report in {options.report} is not whole: {reason_of(error)}"
-        return replace(verdict, notes=(*verdict.notes, note))
-    return verdict
-
-
-def _write_report(spark: Any | None, folder: Path, verdict: Verdict) -> None:
-    """Nothing of an earlier run is left there, and a verdict is there only when all of it is."""
-    as_json, as_text, violations = folder / "verdict.json", folder / "verdict.txt", folder / "violations"
-    folder.mkdir(parents=True, exist_ok=True)
-    for path in (as_json, as_text):
-        path.unlink(missing_ok=True)
-    if violations.exists():
-        shutil.rmtree(violations)
-    if spark is not None and any(verdict.counts.values()):
-        spark.table("violations").write.parquet(local_path(violations))
-    as_json.write_text(json.dumps(verdict.as_json(), indent=2) + "\n", encoding="utf-8")
-    as_text.write_text(verdict.as_text() + "\n", encoding="utf-8")
-
-
-# --- small things --------------------------------------------------------------------------------------
-
-
-def reason_of(error: Exception) -> str:
-    """The line of a Spark error that says what happened on the Python side, else its first line."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    named = [line for line in lines if line.startswith("holdfast.")]
-    return (named[-1] if named else lines[0] if lines else type(error).__name__)[:_REASON_CHARS]
+    facts = facts_of(totals, seen, len(ranges))
+    return Verdict(counts=counts, samples={}, facts=facts, notes=notes_of(totals))

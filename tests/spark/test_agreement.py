@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from holdfast.durability.judge import ENDS_SCHEMA, EPOCHS_SCHEMA, MARKS_SCHEMA, MEMBERS_SCHEMA, judge
 from holdfast.durability.ledger import read_sends
 from holdfast.durability.rules import RULES
 from holdfast.durability.segment_source import BATCH_SCHEMA
-from holdfast.durability.validate import ENDS_SCHEMA, EPOCHS_SCHEMA, MARKS_SCHEMA, MEMBERS_SCHEMA, judge
 from tests.spark.builders import LOG_SCHEMA
 from tests.spark.plain_rules import Row, found_in
 from tests.spark.simulated_runs import SimulatedRun, play_run, write_ledger

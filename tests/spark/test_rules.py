@@ -12,11 +12,11 @@ import pytest
 
 from holdfast.client.core.history import RowWriter, SentFields
 from holdfast.client.core.outcomes import DeliveryOutcome
+from holdfast.durability.judge import ENDS_SCHEMA, EPOCHS_SCHEMA, MARKS_SCHEMA, MEMBERS_SCHEMA, judge
 from holdfast.durability.ledger import forget_sends, read_sends
 from holdfast.durability.rules import RULES
 from holdfast.durability.rules.rule import Looks
 from holdfast.durability.segment_source import BATCH_SCHEMA
-from holdfast.durability.validate import ENDS_SCHEMA, EPOCHS_SCHEMA, MARKS_SCHEMA, MEMBERS_SCHEMA, judge
 from holdfast.durability.verdict import SAMPLES_MAX, Verdict
 from holdfast.protocol.id_text import encode_id
 from tests.spark.builders import (

@@ -1,0 +1,113 @@
+"""What goes with a verdict: where to look, what became of lost records, the judged tables, the report.
+
+None of it changes what was found; what cannot be written is a note of the verdict.
+"""
+
+import json
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import functions as F
+
+from holdfast.durability.loss_story import Election, LostRecord, RunHistory, story_of
+from holdfast.durability.read_options import OffsetRange
+from holdfast.durability.session import local_path
+from holdfast.durability.spark_errors import SPARK_ERRORS, reason_of
+from holdfast.durability.tables import write_tables
+from holdfast.durability.verdict import Verdict
+
+#: All leader epochs of (topic, partition), in their order; () when they are not known.
+Elections = Callable[[str, int], Sequence[Election]]
+
+
+def with_places(verdict: Verdict, log_dirs: Mapping[int, str]) -> Verdict:
+    """The verdict whose samples say with which command to look at a replica."""
+    for rows in verdict.samples.values():
+        for row in rows:
+            for folder in log_dirs.get(row.get("broker", -1), "").split(","):
+                path = Path(folder) / f"{row['topic']}-{row['partition']}" / str(row.get("segment"))
+                if folder and path.is_file() and isinstance(row, dict):
+                    row["command"] = f"holdfast dump-log --files {path}"
+    return verdict
+
+
+def with_tables(
+    spark: Any, folder: Path, verdict: Verdict, ranges: Sequence[OffsetRange], elections: Elections
+) -> Verdict:
+    """The verdict, after its tables were written; with a note when that failed."""
+    led = {(item.topic, item.partition): elections(item.topic, item.partition) for item in ranges}
+    try:
+        write_tables(spark, folder, verdict.facts["runs"], led)
+    except (OSError, *SPARK_ERRORS) as error:
+        note = f"the tables in {folder} are not whole: {reason_of(error)}"
+        return replace(verdict, notes=(*verdict.notes, note))
+    return verdict
+
+
+def with_stories(
+    spark: Any,
+    verdict: Verdict,
+    log_dirs: Mapping[int, str],
+    history: RunHistory | None,
+    elections: Elections,
+) -> Verdict:
+    """The verdict whose samples of lost records say what became of them."""
+    rows = verdict.samples.get("lost", ())
+    acks = _acks(spark, rows)
+    for row in rows:
+        name = (row["topic"], row["producer"], row["pseq"])
+        lost = LostRecord(row["topic"], row["partition"], row["offset"], *name[1:], *acks.get(name, ()))
+        with suppress(OSError, ValueError):  # files of a running broker change and go
+            led = elections(lost.topic, lost.partition)
+            story = story_of(log_dirs, lost, led, history)
+            if story and isinstance(row, dict):
+                row["story"] = story
+    return verdict
+
+
+def _acks(
+    spark: Any, rows: Sequence[Mapping[str, Any]]
+) -> dict[tuple[str, str, int], tuple[int, int | None]]:
+    """(topic, producer, number) -> leader epoch and monotonic time of the acknowledgement, where the ledger
+    says the epoch."""
+    names = [(row["topic"], row["producer"], row["pseq"]) for row in rows]
+    if not names:
+        return {}
+    wanted = spark.createDataFrame(names, "topic string, producer string, pseq long")
+    found = spark.table("sends").join(F.broadcast(wanted), ["topic", "producer", "pseq"])
+    return {
+        (row.topic, row.producer, row.pseq): (row.leader_epoch, row.t1)
+        for row in found.select("topic", "producer", "pseq", "leader_epoch", "t1").collect()
+        if row.leader_epoch is not None
+    }
+
+
+def reported(spark: Any | None, report: str | None, verdict: Verdict) -> Verdict:
+    """The verdict, after its report was written; with a note when that failed. `spark` may be missing where
+    there are no violations."""
+    if report is None:
+        return verdict
+    try:
+        _write_report(spark, Path(report), verdict)
+    except (OSError, *SPARK_ERRORS) as error:
+        note = f"the report in {report} is not whole: {reason_of(error)}"
+        return replace(verdict, notes=(*verdict.notes, note))
+    return verdict
+
+
+def _write_report(spark: Any | None, folder: Path, verdict: Verdict) -> None:
+    """Nothing of an earlier run is left there, and a verdict is there only when all of it is."""
+    as_json, as_text, violations = folder / "verdict.json", folder / "verdict.txt", folder / "violations"
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in (as_json, as_text):
+        path.unlink(missing_ok=True)
+    if violations.exists():
+        shutil.rmtree(violations)
+    if spark is not None and any(verdict.counts.values()):
+        spark.table("violations").write.parquet(local_path(violations))
+    as_json.write_text(json.dumps(verdict.as_json(), indent=2) + "\n", encoding="utf-8")
+    as_text.write_text(verdict.as_text() + "\n", encoding="utf-8")

@@ -1,0 +1,188 @@
+"""Runs the rules over the tables of a ledger, the log and the replicas: the counts of a verdict.
+
+Rules are SQL in `durability.rules`; where the tables come from is `durability.validate`'s.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from pyspark.sql import Observation
+from pyspark.sql import functions as F
+
+from holdfast.durability.ledger import Totals
+from holdfast.durability.rules import (
+    COMPARED_SQL,
+    NEAR_SQL,
+    ORDER_SQL,
+    PAIRS_SQL,
+    RULES,
+    SEEN_UNPLACED_SQL,
+    SHORT_SQL,
+    findings_sql,
+    violations_sql,
+)
+from holdfast.durability.rules.rule import Looks, Rule
+from holdfast.durability.segment_source import BATCH_SCHEMA
+from holdfast.durability.verdict import SAMPLES_MAX, Verdict
+
+#: Columns of view `marks`.
+MARKS_SCHEMA = "broker int, topic string, partition int, high_watermark long"
+#: Columns of view `epochs`.
+EPOCHS_SCHEMA = (
+    "broker int, topic string, partition int, epoch int, start_offset long, end_offset long, "
+    "flushed_offset long"
+)
+#: Columns of view `ends`.
+ENDS_SCHEMA = "topic string, partition int, settled_end long, served_end long"
+#: Columns of view `members`.
+MEMBERS_SCHEMA = "broker int, topic string, partition int, is_in_sync boolean"
+#: What rules look at that is only there where more is given than ledgers and a cluster.
+_NEEDS_TABLES = (Looks.TIMES, Looks.REPLICAS, Looks.EPOCHS, Looks.MEMBERS)
+#: Replicas that a doubt names.
+SHORT_MAX = 5
+
+
+def rules_of(totals: Totals, *, without: Collection[Looks] = _NEEDS_TABLES) -> list[Rule]:
+    """The rules that have something to look at."""
+    missing = {*without, *(() if totals.with_fields else (Looks.FIELDS,))}
+    return [rule for rule in RULES.values() if rule.looks not in missing]
+
+
+def judge(
+    spark: Any,
+    sends: Any,
+    log: Any,
+    totals: Totals,
+    *,
+    replica: Any | None = None,
+    marks: Any | None = None,
+    members: Any | None = None,
+    ends: Any | None = None,
+    epochs: Any | None = None,
+    replicas_assigned: int = 0,
+    partitions: int = 0,
+    one_clock: bool = False,
+    has_order: bool = True,
+    doubts: tuple[str, ...] = (),
+) -> Verdict:
+    """Run the rules over these tables (durability.rules.rule); `doubts` say what of them is missing."""
+    sends.createOrReplaceTempView("sends")
+    for name in ("timestamp_ms", "key_crc32c", "headers_crc32c"):
+        if name not in log.columns:
+            log = log.withColumn(name, F.lit(None).cast("long"))
+    log.cache().createOrReplaceTempView("log")
+    for name, table, schema in (
+        ("replica", replica, BATCH_SCHEMA),
+        ("marks", marks, MARKS_SCHEMA),
+        ("members", members, MEMBERS_SCHEMA),
+        ("ends", ends, ENDS_SCHEMA),
+        ("epochs", epochs, EPOCHS_SCHEMA),
+    ):
+        (spark.createDataFrame([], schema) if table is None else table).createOrReplaceTempView(name)
+    seen, is_odd = _pair(spark)
+    # of sends that are in order only those without an offset of their own can be out of it
+    if totals.in_order and (not is_odd or spark.table("odd").where(SEEN_UNPLACED_SQL).isEmpty()):
+        is_disordered = False
+    else:
+        is_disordered = has_order and spark.table("disordered").count() > 0
+    given = {
+        Looks.ORDER: has_order,
+        Looks.TIMES: one_clock,
+        Looks.REPLICAS: replica is not None,
+        Looks.EPOCHS: replica is not None and epochs is not None,
+        Looks.MEMBERS: replica is not None and members is not None,
+    }
+    wanted = rules_of(totals, without=[looks for looks, is_there in given.items() if not is_there])
+    asked = [
+        rule
+        for rule in wanted
+        if (is_odd or rule.looks not in (Looks.PAIRS, Looks.FIELDS))
+        and (is_disordered or rule.looks is not Looks.ORDER)
+    ]
+    counts = {rule.name: 0 for rule in wanted}
+    samples: dict[str, list[dict[str, Any]]] = {}
+    spark.sql(violations_sql(asked or wanted)).createOrReplaceTempView("violations")
+    for row in spark.sql(findings_sql(SAMPLES_MAX)).collect() if asked else ():
+        counts[row["class"]] = row.total
+        shown = {name: value for name, value in row.asDict().items() if name not in ("class", "total", "nth")}
+        samples.setdefault(row["class"], []).append(shown)
+    facts = facts_of(totals, seen, partitions)
+    notes = notes_of(totals)
+    if replica is not None:
+        compared = spark.sql(COMPARED_SQL).first()
+        facts["replica_batches"], facts["replica_batches_seen"] = compared.compared, compared.batches
+        if replicas_assigned:
+            facts["replicas_seen"], facts["replicas"] = compared.replicas, replicas_assigned
+        notes = _short_notes(spark.sql(SHORT_SQL).collect()) + notes
+        if compared.compared == 0:
+            doubts += (
+                "no batch of a replica lies below a checkpointed high watermark: nothing was compared",
+            )
+    return Verdict(counts=counts, samples=samples, facts=facts, notes=notes, doubts=doubts)
+
+
+def _pair(spark: Any) -> tuple[Mapping[str, int], bool]:
+    """Make views `odd`, `near` and `disordered`; (counts of what was paired, whether anything is odd)."""
+    seen = Observation("pairs")
+    odd = (
+        spark.sql(PAIRS_SQL)
+        .observe(
+            seen,
+            F.count("log_topic").alias("served"),
+            F.count_if(F.col("perfect") & F.col("acked")).alias("ok"),
+        )
+        .where("NOT perfect")
+        .drop("perfect")
+        .cache()
+    )
+    odd.createOrReplaceTempView("odd")
+    is_odd = odd.count() > 0
+    spark.sql(NEAR_SQL).cache().createOrReplaceTempView("near")
+    spark.sql(ORDER_SQL).cache().createOrReplaceTempView("disordered")
+    return seen.get, is_odd
+
+
+def facts_of(totals: Totals, seen: Mapping[str, int], partitions: int) -> dict[str, Any]:
+    return {
+        "runs": list(totals.runs),
+        "topics": list(totals.topics),
+        "partitions": partitions,
+        "producers": totals.producers,
+        "sent": totals.sent,
+        "acked": totals.acked,
+        "ok": seen["ok"],
+        "weakly_acked": totals.weakly_acked,
+        "refused": totals.refused,
+        "unknown": totals.unknown,
+        "unanswered": totals.unanswered,
+        "served": seen["served"],
+    }
+
+
+def notes_of(totals: Totals) -> tuple[str, ...]:
+    notes = []
+    if 0 < totals.with_fields < totals.sent:
+        notes.append(
+            f"{totals.sent - totals.with_fields} sends of an older ledger tell no key, headers and "
+            "timestamp: of these only the value was judged"
+        )
+    if totals.torn_lines:
+        notes.append(f"{totals.torn_lines} ledger files end in a cut line: what it said counts as unanswered")
+    if totals.unanswered or totals.unknown:
+        notes.append(
+            f"{totals.unknown + totals.unanswered} sends without a definite answer: allowed either way"
+        )
+    return tuple(notes)
+
+
+def _short_notes(short: Sequence[Any]) -> tuple[str, ...]:
+    if not short:
+        return ()
+    shown = [
+        f"broker {row.broker} of {row.topic}-{row.partition} "
+        + ("has no log" if row.log_end is None else f"ends at {row.log_end}")
+        + f", its mark is {row.high_watermark}"
+        for row in short[:SHORT_MAX]
+    ]
+    more = f"; and {len(short) - SHORT_MAX} more" if len(short) > SHORT_MAX else ""
+    return (f"replicas below their own high watermarks: {'; '.join(shown)}{more}",)
