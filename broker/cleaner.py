@@ -6,10 +6,10 @@ takes the same way as damage that a read finds; a full disk stops a cleaning, wh
 
 import errno
 import logging
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Container
 from typing import Any
 
-from holdfast.broker.housekeeping import Housekeeping, Interval
+from holdfast.broker.dir_tasks import DirTasks
 from holdfast.broker.managed_log import ManagedLog
 from holdfast.metadata.ids import PartitionId
 from holdfast.runtime.api import DiskError, OutOfResources, Runtime
@@ -37,18 +37,13 @@ class Cleaner:
     def __init__(
         self,
         runtime: Runtime,
-        housekeeping: Housekeeping,
-        logs_in: Callable[[LogDir], Iterable[tuple[PartitionId, ManagedLog]]],
+        tasks: DirTasks,
         high_watermark_of: Callable[[PartitionId], int | None],
-        failed: Callable[[LogDir, DiskError], None],
         pace: CleanerPace,
     ) -> None:
-        """`logs_in(log_dir)`: the logs that are online there now."""
         self._runtime = runtime
-        self._housekeeping = housekeeping
-        self._logs_in = logs_in
+        self._tasks = tasks
         self._high_watermark_of = high_watermark_of
-        self._failed = failed
         self._pace = pace
         self._is_started = False
         #: dirs whose task runs, and those that wait for `start`
@@ -62,7 +57,7 @@ class Cleaner:
         """Begin with the dirs that have logs to be compacted."""
         self._is_started = True
         for log_dir in self._dirs.values():
-            self._begin(log_dir)
+            self._tasks.start("clean", log_dir, self._run)
 
     def watch(self, managed: ManagedLog) -> None:
         """A log was opened or has new settings."""
@@ -72,24 +67,15 @@ class Cleaner:
         self._dirs[log_dir.path] = log_dir
         self.counts[log_dir.path] = CleanerCounts()
         if self._is_started:
-            self._begin(log_dir)
-
-    def _begin(self, log_dir: LogDir) -> None:
-        self._housekeeping.start(f"clean {log_dir.path}", self._run(log_dir))
+            self._tasks.start("clean", log_dir, self._run)
 
     # --- one log dir -------------------------------------------------------------------------------------
 
-    def _goes_on(self, log_dir: LogDir) -> bool:
-        return log_dir.is_online and not self._housekeeping.is_stopping
-
     async def _run(self, log_dir: LogDir) -> None:
-        try:
-            pacer = Pacer(self._pace.bytes_per_second)
-            while self._goes_on(log_dir):
-                if not await self._clean_dirtiest(log_dir, pacer):
-                    await self._housekeeping.pause(self._pace.backoff_ms, Interval())
-        except DiskError as error:
-            self._failed(log_dir, error)
+        pacer = Pacer(self._pace.bytes_per_second)
+        while self._tasks.goes_on(log_dir):
+            if not await self._clean_dirtiest(log_dir, pacer):
+                await self._tasks.pause(self._pace.backoff_ms)
 
     async def _clean_dirtiest(self, log_dir: LogDir, pacer: Pacer) -> bool:
         """Clean one log; False when none is due, or it could not be."""
@@ -137,7 +123,7 @@ class Cleaner:
         wall_ms = self._runtime.clock.wall_ms()
         best: tuple[ManagedLog, Dirt] | None = None
         most = 0.0
-        logs = [row for row in self._logs_in(log_dir) if row[1].log.config.compacts]
+        logs = [row for row in self._tasks.logs_in(log_dir) if row[1].log.config.compacts]
         for number, (key, managed) in enumerate(sorted(logs, key=lambda row: row[0]), 1):
             if number % _LOGS_PER_TURN == 0:
                 await next_turn()
@@ -178,8 +164,8 @@ class Cleaner:
             counts.read_bytes += size_bytes
             pause_ms = max(owed_ms, pacer.pause_ms(size_bytes, clock.now_ms()))
             owed_ms = 0.0
-            await self._housekeeping.pause(pause_ms, Interval())
-            return self._goes_on(managed.log_dir)
+            await self._tasks.pause(pause_ms)
+            return self._tasks.goes_on(managed.log_dir)
 
         tools = CleanerTools(
             compute,

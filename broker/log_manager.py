@@ -21,6 +21,7 @@ from holdfast.broker.cleaner import Cleaner
 from holdfast.broker.core.events import DamagedReplica
 from holdfast.broker.core.replicas.log_metrics import cleaner_families, scrub_families
 from holdfast.broker.damaged_logs import DamagedLogs, note_of
+from holdfast.broker.dir_tasks import DirTasks
 from holdfast.broker.dir_watch import StallWatch, measure_space
 from holdfast.broker.housekeeping import Housekeeping
 from holdfast.broker.interval_flush import IntervalFlush
@@ -116,15 +117,9 @@ class LogManager:
         self._short: frozenset[PartitionId] = frozenset()
         self._space_listener: Callable[[frozenset[PartitionId]], None] = lambda keys: None
         self._housekeeping = Housekeeping(runtime)
-        self._scrubber = Scrubber(runtime, self._housekeeping, self._logs_in, self._dir_failed, config.scrub)
-        self._cleaner = Cleaner(
-            runtime,
-            self._housekeeping,
-            self._logs_in,
-            lambda key: self._high_watermark_of(key),
-            self._dir_failed,
-            config.cleaner,
-        )
+        tasks = DirTasks(self._housekeeping, self._logs_in, self._dir_failed)
+        self._scrubber = Scrubber(runtime, tasks, config.scrub)
+        self._cleaner = Cleaner(runtime, tasks, lambda key: self._high_watermark_of(key), config.cleaner)
         self._interval_flush = IntervalFlush(
             runtime, self._housekeeping, lambda one: self._managed.get(one.key) is one, self.failed
         )

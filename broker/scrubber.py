@@ -5,13 +5,12 @@ Carries out `storage.core.scrub_plan`, one task for each log dir. Damage that it
 damage that a read finds: the log reports it, and the log manager puts the replica aside.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
 
-from holdfast.broker.housekeeping import Housekeeping, Interval
+from holdfast.broker.dir_tasks import DirTasks
 from holdfast.broker.managed_log import ManagedLog
-from holdfast.metadata.ids import PartitionId
-from holdfast.runtime.api import DiskError, OutOfResources, Runtime
+from holdfast.runtime.api import OutOfResources, Runtime
 from holdfast.storage import checkpoint
 from holdfast.storage.core.faults import CorruptLog
 from holdfast.storage.core.files import SCRUB_CHECKPOINT
@@ -34,19 +33,9 @@ _LOOK_MS = 60_000
 class Scrubber:
     """Of one broker."""
 
-    def __init__(
-        self,
-        runtime: Runtime,
-        housekeeping: Housekeeping,
-        logs_in: Callable[[LogDir], Iterable[tuple[PartitionId, ManagedLog]]],
-        failed: Callable[[LogDir, DiskError], None],
-        pace: ScrubPace,
-    ) -> None:
-        """`logs_in(log_dir)`: the logs that are online there now."""
+    def __init__(self, runtime: Runtime, tasks: DirTasks, pace: ScrubPace) -> None:
         self._runtime = runtime
-        self._housekeeping = housekeeping
-        self._logs_in = logs_in
-        self._failed = failed
+        self._tasks = tasks
         self._pace = pace
         #: {path of a log dir: what was read and found there}
         self.counts: dict[str, ScrubCounts] = {}
@@ -55,17 +44,11 @@ class Scrubber:
         """Begin with these dirs."""
         for log_dir in dirs if self._pace.interval_ms else ():
             self.counts[log_dir.path] = ScrubCounts()
-            self._housekeeping.start(f"scrub {log_dir.path}", self._run(log_dir))
+            self._tasks.start("scrub", log_dir, self._run)
 
     async def _run(self, log_dir: LogDir) -> None:
-        try:
-            await self._passes(log_dir)
-        except DiskError as error:
-            self._failed(log_dir, error)
-
-    async def _passes(self, log_dir: LogDir) -> None:
         plan: ScrubPlan | None = None
-        while self._goes_on(log_dir):
+        while self._tasks.goes_on(log_dir):
             try:
                 plan = plan or await self._stored_plan(log_dir)
                 wait_ms = plan.wait_ms(self._runtime.clock.wall_ms())
@@ -76,7 +59,7 @@ class Scrubber:
             except OutOfResources:  # the disk is sound: the same place is read again later
                 wait_ms = _LOOK_MS
             if wait_ms:
-                await self._housekeeping.pause(min(wait_ms, _LOOK_MS), Interval())
+                await self._tasks.pause(min(wait_ms, _LOOK_MS))
 
     async def _stored_plan(self, log_dir: LogDir) -> ScrubPlan:
         """Go on where an earlier process has stopped."""
@@ -86,14 +69,11 @@ class Scrubber:
         self.counts[log_dir.path].completed_ms = plan.progress.completed_ms
         return plan
 
-    def _goes_on(self, log_dir: LogDir) -> bool:
-        return log_dir.is_online and not self._housekeeping.is_stopping
-
     async def _pass(self, log_dir: LogDir, plan: ScrubPlan) -> None:
         clock = self._runtime.clock
-        logs = {managed.partition: managed for _, managed in self._logs_in(log_dir)}
+        logs = {managed.partition: managed for _, managed in self._tasks.logs_in(log_dir)}
         plan.begin(logs, clock.wall_ms())
-        while self._goes_on(log_dir):
+        while self._tasks.goes_on(log_dir):
             place = plan.next_log(clock.wall_ms())
             if place is None:
                 self.counts[log_dir.path].completed_ms = plan.progress.completed_ms
@@ -107,7 +87,7 @@ class Scrubber:
         counts, clock = self.counts[log_dir.path], self._runtime.clock
         while (scrub := managed.log.scrub(offset)) is not None:
             while not scrub.is_over:
-                if not self._goes_on(log_dir):
+                if not self._tasks.goes_on(log_dir):
                     return
                 try:
                     size_bytes = await scrub.step(SLICE_BYTES)
@@ -115,7 +95,7 @@ class Scrubber:
                     counts.damaged_count += 1
                     raise
                 counts.read_bytes += size_bytes
-                await self._housekeeping.pause(plan.pause_ms(size_bytes, clock.now_ms()), Interval())
+                await self._tasks.pause(plan.pause_ms(size_bytes, clock.now_ms()))
             offset = max(offset, scrub.end_offset)
             plan.passed(offset)
             if plan.must_store(clock.now_ms()):
