@@ -339,7 +339,8 @@ class BrokerNode:
 
     def metrics(self) -> Iterable[MetricFamily]:
         """All families of this node."""
-        yield from families(self.core, self.server.bytes_out, self.server.replication_bytes_out)
+        reading = self.server.fetch_reading
+        yield from families(self.core, reading.bytes_out, reading.replication_bytes_out)
         yield from self.log_manager.stats()
         yield from merged(family for listener in self._listeners for family in listener.stats())
         yield from self._raft.stats()

@@ -36,7 +36,6 @@ from holdfast.broker.core.events import (
     OpenLog,
     QueueEmpty,
     ReadGroupLog,
-    ReadRow,
     RequestReceived,
     Reset,
     Respond,
@@ -53,9 +52,11 @@ from holdfast.broker.core.events import (
 )
 from holdfast.broker.core.groups.coordinator import creation_problem
 from holdfast.broker.core.requests.client_quotas import ByteRateQuota
+from holdfast.broker.core.requests.fetch_fill import FetchFill, asks_as_follower
 from holdfast.broker.core.requests.log_info import Replica, answer_log_info
 from holdfast.broker.core.requests.produce_path import ProduceContext
 from holdfast.broker.described_log_dirs import log_dirs_steps
+from holdfast.broker.fetch_reading import FetchReading
 from holdfast.broker.log_effects import LogEffects
 from holdfast.broker.log_manager import LogManager
 from holdfast.broker.managed_log import ManagedLog
@@ -69,8 +70,6 @@ from holdfast.protocol.api_keys import ApiKey
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.fetch import (
     METADATA_TOPIC_ID,
-    EpochEndOffset,
-    FetchPartitionResponse,
     FetchRequest,
     FetchResponse,
 )
@@ -130,7 +129,6 @@ CHANGE_SHOWN_MAX_MS = 1_000
 CHANGE_SHOWN_POLL_MS = 5
 
 _LEVELS = {Level.INFO: logging.INFO, Level.WARNING: logging.WARNING, Level.ERROR: logging.ERROR}
-_NO_RECORDS = memoryview(b"")
 _STOPPING = "this broker is stopping; ask it again later"
 
 _log = logging.getLogger("holdfast.broker")
@@ -170,9 +168,7 @@ class BrokerServer:
         self.peers = Peers(runtime, core.broker_id, dict(core.config.voters), self.pump.post)
         self._logs = LogEffects(runtime, log_manager, self.pump.post, core.leads)
         self._forwarded = 0
-        #: {topic name: bytes of records sent to consumers}, and to followers
-        self.bytes_out: dict[str, int] = {}
-        self.replication_bytes_out: dict[str, int] = {}
+        self.fetch_reading = FetchReading(log_manager)
         self.pump.carry_out |= {
             Respond: self._respond,
             RespondInSteps: lambda effect: self._long_answers.begin(effect.reply_to, effect.steps),
@@ -452,83 +448,24 @@ class BrokerServer:
 
     def _answer_fetch(self, effect: AnswerFetch) -> None:
         exchange: Any = effect.reply_to
-        # Without room, because others do not take their answers, a consumer hears that there is nothing.
-        is_member = any(row.log_end_offset >= 0 for row in effect.rows)
-        if is_member:
+        room_bytes = None
+        if asks_as_follower(effect.rows):
             exchange.vouch()
-            left, is_first = effect.max_bytes, True
         else:
-            room = exchange.room_for_answer
-            left, is_first = min(effect.max_bytes, room), room > 0
+            room_bytes = exchange.room_for_answer
+        max_bytes = effect.max_bytes
         quota = self.core.client_quotas.fetch
-        is_counted = quota.is_on and not is_member
+        is_counted = quota.is_on and room_bytes is not None
         if is_counted and (most_bytes := quota.answer_bytes_max(exchange.client_id)) is not None:
-            left = min(left, most_bytes)
-        rows_omitted: list[PartitionId] = []
-        rows: list[FetchPartitionResponse] = []
-        for row in effect.rows:
-            records: memoryview | bytes = _NO_RECORDS
-            error_code = row.error_code
-            if row.max_bytes:
-                read = None if rows_omitted else self._read(row, left, is_first=is_first)
-                if read is None:  # full: who has not had a turn is first in the next answer
-                    rows_omitted.append(PartitionId(row.topic_id, row.partition_index))
-                    continue
-                error_code, records = read
-                is_first = is_first and not records
-                left -= min(left, len(records))
-            diverging = row.diverging
-            rows.append(
-                FetchPartitionResponse(
-                    row.topic_id,
-                    row.partition_index,
-                    error_code,
-                    row.high_watermark,
-                    row.log_start_offset,
-                    row.log_end_offset,
-                    None if diverging is None else EpochEndOffset(diverging[0], diverging[1]),
-                    row.leader_id,
-                    row.leader_epoch,
-                    records,  # type: ignore[arg-type]  # any buffer is encoded
-                )
-            )
-        response = FetchResponse(0, None, tuple(rows))
+            max_bytes = min(max_bytes, most_bytes)
+        fill = FetchFill(self.fetch_reading, max_bytes, room_bytes)
+        response = FetchResponse(0, None, fill.fill(effect.rows))
         if is_counted:
-            self._count(quota, exchange, sum(len(row.records) for row in rows))
+            self._count(quota, exchange, sum(len(row.records) for row in response.partitions))
         self.pump.sending(effect, response)
         exchange.respond(response)
-        if rows_omitted:
-            self.pump.post(RowsOmitted(effect.session, tuple(rows_omitted)))
-
-    def _read(self, row: ReadRow, left: int, *, is_first: bool) -> tuple[int, memoryview | bytes] | None:
-        """(error code, records); None when a follower's row has no room."""
-        key = PartitionId(row.topic_id, row.partition_index)
-        managed = self._log_manager.managed(key)
-        if managed is None:
-            return ErrorCode.KAFKA_STORAGE_ERROR, _NO_RECORDS
-        is_follower = row.log_end_offset >= 0
-        limit = min(row.max_bytes, left)
-        # A follower's row is closed by its answer, so it gets a whole batch or stays due.
-        at_least_one = is_first or is_follower
-        if is_follower and not left:
-            return None
-        try:
-            records = managed.log.read(
-                row.fetch_offset, limit, row.end_offset, at_least_one=at_least_one, verify=row.verify
-            )
-        except OffsetOutOfRange:
-            return ErrorCode.OFFSET_OUT_OF_RANGE, _NO_RECORDS
-        except DiskError:
-            return ErrorCode.KAFKA_STORAGE_ERROR, _NO_RECORDS
-        was_there = row.fetch_offset < row.end_offset and is_first
-        if not records and (is_follower or was_there):
-            return ErrorCode.NOT_LEADER_OR_FOLLOWER, _NO_RECORDS  # cut meanwhile: we lead no more
-        if is_follower and len(records) > left and not is_first:
-            return None
-        counter = self.replication_bytes_out if is_follower else self.bytes_out
-        name = managed.partition.topic
-        counter[name] = counter.get(name, 0) + len(records)
-        return row.error_code, records
+        if fill.omitted:
+            self.pump.post(RowsOmitted(effect.session, tuple(fill.omitted)))
 
     def _answer_offsets(self, effect: AnswerOffsets) -> None:
         if any(row.lookup is not None for row in effect.rows):
@@ -569,8 +506,7 @@ class BrokerServer:
         exchange.respond(ListOffsetsResponse(0, None, tuple(rows)))
 
     def _forget_topic(self, effect: ForgetTopic) -> None:
-        for totals in (self.bytes_out, self.replication_bytes_out):
-            totals.pop(effect.name, None)
+        self.fetch_reading.forget(effect.name)
 
     def _store_broker_epoch(self, effect: StoreBrokerEpoch) -> None:
         work = self._log_manager.note_registration(effect.broker_epoch, effect.incarnation_id)

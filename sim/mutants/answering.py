@@ -6,6 +6,7 @@ Owns wrong functions only; each docstring says which rule is gone.
 from typing import Any
 
 from holdfast.broker.core.requests import produce_path
+from holdfast.broker.core.requests.fetch_fill import FetchFill
 from holdfast.broker.core.requests.fetch_path import FetchPath
 from holdfast.broker.core.requests.fetch_session import FollowerSessions
 from holdfast.broker.core.requests.produce_path import ProducePath
@@ -161,7 +162,7 @@ def one_late_row_spoils_all(original: Any, self: Any, now_ms: int) -> list[Any]:
 @mutant(breaks="R55", by="R55", setting=WANDERING, killed_by="R55@1")
 def large_batches_are_never_read() -> Changes:
     """A consumer whose fetches are smaller than the next batch gets nothing, for ever."""
-    return begin(BrokerServer, "_read", "is_first = is_first and row.log_end_offset >= 0")
+    return begin(FetchFill, "_read", "is_first = is_first and row.log_end_offset >= 0")
 
 
 @mutant(breaks="R80", by="R80", setting=TRICKLE, killed_by="R80@1")
