@@ -53,6 +53,7 @@ from holdfast.broker.core.events import (
 from holdfast.broker.core.groups.coordinator import creation_problem
 from holdfast.broker.core.requests.client_quotas import ByteRateQuota
 from holdfast.broker.core.requests.fetch_fill import FetchFill, asks_as_follower
+from holdfast.broker.core.requests.forwarding import Ask, ForwardedRequest, GiveUp, Pause
 from holdfast.broker.core.requests.log_info import Replica, answer_log_info
 from holdfast.broker.core.requests.produce_path import ProduceContext
 from holdfast.broker.described_log_dirs import log_dirs_steps
@@ -122,8 +123,6 @@ GROUP_APIS = (
 WAITING_APIS = (ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP)
 #: Forwarded requests under way; further ones are refused.
 FORWARDED_MAX = 1000
-#: Between two attempts to reach the active controller for a client.
-FORWARD_RETRY_MS = 50
 #: How long a forwarded change that is done is waited for in the broker's own image, and how often it looks.
 CHANGE_SHOWN_MAX_MS = 1_000
 CHANGE_SHOWN_POLL_MS = 5
@@ -361,39 +360,31 @@ class BrokerServer:
         self._runtime.tasks.start(f"forward {exchange.api_key.name}", self._ask_controller(exchange))
 
     async def _ask_controller(self, exchange: "Exchange | _OwnQuestion") -> None:
-        """Forward to the active controller until the deadline. Only what was surely not
-        carried out is asked again."""
-        timeout_ms = min(
-            getattr(exchange.message, "timeout_ms", self.core.config.request_timeout_ms),
-            self.core.config.request_timeout_ms,
-        )
-        deadline_ms = self._clock.now_ms() + max(1, timeout_ms)
-        text = "the active controller is not known"
-        code = ErrorCode.REQUEST_TIMED_OUT
-        while exchange.is_open and self._clock.now_ms() < deadline_ms:
-            controller_id = self.core.controller_id
-            if controller_id is not None:
-                left_ms = deadline_ms - self._clock.now_ms()
+        """Forward to the active controller."""
+        request_timeout_ms = self.core.config.request_timeout_ms
+        forwarded = ForwardedRequest(exchange.message, request_timeout_ms, self._clock.now_ms())
+        while exchange.is_open:
+            step: Ask | Pause | GiveUp | None
+            step = forwarded.next_step(self.core.controller_id, self._clock.now_ms())
+            if isinstance(step, Ask):
                 try:
-                    response = await self.peers.ask_controller(controller_id, exchange.message, left_ms)
+                    response = await self.peers.ask_controller(
+                        step.controller_id, exchange.message, step.timeout_ms
+                    )
                 except (NetworkError, CallRefused) as error:
-                    text = f"{error}; look whether it was carried out before you try again"
-                    if not was_surely_not_done(error):
-                        code = ErrorCode.NETWORK_EXCEPTION
-                        break
+                    is_safe = was_surely_not_done(error)
+                    step = forwarded.failed(str(error), was_surely_not_done=is_safe)
                 else:
-                    if response.error_code not in (
-                        ErrorCode.NOT_CONTROLLER,
-                        ErrorCode.NOT_LEADER_OR_FOLLOWER,
-                    ):
+                    step = forwarded.answered(response.error_code, response.error_message)
+                    if step is None:
                         await self._show_change(exchange.message, response)
                         exchange.respond(response)
-                        self._forwarded -= 1
-                        return
-                    text = response.error_message or "not the active controller"
-            await self._clock.sleep(FORWARD_RETRY_MS)
-        if exchange.is_open:
-            exchange.fail(code, text)
+                        break
+            if isinstance(step, GiveUp):
+                if exchange.is_open:
+                    exchange.fail(step.code, step.text)
+                break
+            await self._clock.sleep(step.duration_ms)
         self._forwarded -= 1
 
     async def _show_change(self, request: Any, response: Any) -> None:
