@@ -54,7 +54,7 @@ from holdfast.broker.core.groups.coordinator import creation_problem
 from holdfast.broker.core.requests.client_quotas import ByteRateQuota
 from holdfast.broker.core.requests.fetch_fill import FetchFill, asks_as_follower
 from holdfast.broker.core.requests.forwarding import Ask, ForwardedRequest, GiveUp, Pause
-from holdfast.broker.core.requests.log_info import Replica, answer_log_info
+from holdfast.broker.core.requests.log_info import UsableLog
 from holdfast.broker.core.requests.produce_path import ProduceContext
 from holdfast.broker.described_log_dirs import log_dirs_steps
 from holdfast.broker.fetch_reading import FetchReading
@@ -64,7 +64,7 @@ from holdfast.broker.managed_log import ManagedLog
 from holdfast.broker.peers import Peers
 from holdfast.broker.time_lookup import find_record
 from holdfast.metadata.ids import PartitionId
-from holdfast.metadata.questions import QUESTION_APIS, Asked, answer_steps
+from holdfast.metadata.questions import QUESTION_APIS, answer_steps
 from holdfast.metadata.shown_changes import shows_changes
 from holdfast.metadata.snapshot import MetadataState, SnapshotReader, snapshot_values
 from holdfast.protocol.api_keys import ApiKey
@@ -295,16 +295,8 @@ class BrokerServer:
 
     def _question(self, exchange: Exchange) -> None:
         if not self._is_refused(exchange):
-            core = self.core
-            asked = Asked(
-                listener_name=exchange.listener_name,
-                cluster_id=core.config.cluster_id,
-                controller_id=core.controller_id,
-                controller_epoch=core.controller_epoch,
-                partition_limit=core.config.partition_limit,
-                static=core.config.static,
-            )
-            self._long_answers.begin(exchange, answer_steps(core.image, exchange.message, asked))
+            asked = self.core.asked_through(exchange.listener_name)
+            self._long_answers.begin(exchange, answer_steps(self.core.image, exchange.message, asked))
 
     def _log_dirs(self, exchange: Exchange) -> None:
         if self.pump.is_ended:
@@ -314,38 +306,19 @@ class BrokerServer:
         self._long_answers.begin(exchange, steps)
 
     def _lag_of(self, managed: ManagedLog) -> int:
-        """Records below the high watermark that a replica does not have."""
-        partition = self.core.partitions.get(managed.key)
-        return 0 if partition is None else max(0, partition.high_watermark - managed.log.log_end_offset)
+        return self.core.lag_of(managed.key, managed.log.log_end_offset)
 
     def _log_info(self, exchange: Exchange) -> None:
-        """Logs are told of without roles too (R76); the epoch says which registration this process holds."""
         if self.pump.is_ended:
             exchange.fail(ErrorCode.BROKER_NOT_AVAILABLE, _STOPPING)
             return
-        core = self.core
-        epoch = core.lifecycle.broker_epoch
-        exchange.respond(
-            answer_log_info(
-                exchange.message,
-                core.image,
-                core.broker_id,
-                epoch,
-                self._replica_of,
-                core.damaged_replicas.get,
-            )
-        )
+        exchange.respond(self.core.log_info(exchange.message, self._log_of))
 
-    def _replica_of(self, key: PartitionId) -> Replica | None:
+    def _log_of(self, key: PartitionId) -> UsableLog | None:
         managed = self._log_manager.managed(key)
         if managed is None or managed.log.failure is not None:
             return None
-        is_settled = self._logs.is_settled(key, managed)
-        partition = self.core.partitions.get(key)
-        if partition is None:
-            return Replica(managed.log, is_settled, -1, -1, managed.ceiling)
-        told = partition.claimed_high_watermark
-        return Replica(managed.log, is_settled, partition.leader_epoch, told, managed.ceiling)
+        return UsableLog(managed.log, self._logs.is_settled(key, managed), managed.ceiling)
 
     # --- forwarding to the active controller ---------------------------------------------------------------
 

@@ -63,8 +63,10 @@ from holdfast.broker.core.replicas.leadership import AlterVerdict
 from holdfast.broker.core.replicas.partition import Partition, RoleChange
 from holdfast.broker.core.replicas.replica_manager import ReplicaManager, by_topic, name_of
 from holdfast.broker.core.replicas.silent_followers import SilentFollowers
+from holdfast.broker.core.requests.log_info import Replica, UsableLog, answer_log_info
 from holdfast.metadata.ids import PartitionId
 from holdfast.metadata.image import MetadataImage
+from holdfast.metadata.questions import Asked
 from holdfast.metadata.snapshot import MetadataState
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.alter_partition import AlterPartitionResponse
@@ -78,6 +80,7 @@ from holdfast.protocol.messages.producer_ids import (
     AllocateProducerIdsResponse,
     InitProducerIdRequest,
 )
+from holdfast.protocol.messages.replica_log_info import GetReplicaLogInfoRequest, GetReplicaLogInfoResponse
 from holdfast.runtime.stats import Level, LogLine
 
 #: Most produce requests that wait for replication, and most consumers' fetches that wait for data.
@@ -209,6 +212,43 @@ class Broker:
         """True while this broker leads the partition in that leader epoch."""
         partition = self.partitions.get(key)
         return partition is not None and partition.leads_in(leader_epoch)
+
+    # --- questions -----------------------------------------------------------------------------------------
+
+    def asked_through(self, listener_name: str) -> Asked:
+        """What answers to questions that come through a listener need besides the image."""
+        return Asked(
+            listener_name=listener_name,
+            cluster_id=self.config.cluster_id,
+            controller_id=self.controller_id,
+            controller_epoch=self.controller_epoch,
+            partition_limit=self.config.partition_limit,
+            static=self.config.static,
+        )
+
+    def log_info(
+        self, request: GetReplicaLogInfoRequest, log_of: Callable[[PartitionId], UsableLog | None]
+    ) -> GetReplicaLogInfoResponse:
+        """What this broker tells of its logs; without roles too (R76), the epoch says which registration this
+        process holds."""
+
+        def replica_of(key: PartitionId) -> Replica | None:
+            found = log_of(key)
+            if found is None:
+                return None
+            leader_epoch = high_watermark = -1
+            partition = self.partitions.get(key)
+            if partition is not None:
+                leader_epoch, high_watermark = partition.leader_epoch, partition.claimed_high_watermark
+            return Replica(found.log, found.is_settled, leader_epoch, high_watermark, found.ceiling)
+
+        epoch, damage_of = self.lifecycle.broker_epoch, self.damaged_replicas.get
+        return answer_log_info(request, self.image, self.broker_id, epoch, replica_of, damage_of)
+
+    def lag_of(self, key: PartitionId, log_end_offset: int) -> int:
+        """Records below the high watermark that a replica of ours with this log end does not have."""
+        partition = self.partitions.get(key)
+        return 0 if partition is None else max(0, partition.high_watermark - log_end_offset)
 
     # --- requests ------------------------------------------------------------------------------------------
 

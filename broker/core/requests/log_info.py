@@ -25,6 +25,16 @@ from holdfast.protocol.messages.replica_log_info import (
 NOT_READY = "this broker is still loading its logs, or making this one; ask again"
 
 
+class UsableLog(NamedTuple):
+    """A log on this broker that is open and usable, as the disk's side knows it."""
+
+    log: LogView
+    #: no effect that changes the log is under way
+    is_settled: bool
+    #: stored upper bound of the log end that others were shown, -1 when none is stored
+    ceiling: int
+
+
 class Replica(NamedTuple):
     """An open log on this broker and what is known of its partition."""
 

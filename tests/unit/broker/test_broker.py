@@ -4,6 +4,8 @@ import pytest
 
 from holdfast.broker.core.events import CallFailed, ControllerChanged, ShutdownWanted, Stop
 from holdfast.broker.core.registration.lifecycle import BrokerState
+from holdfast.broker.core.requests.log_info import UsableLog
+from holdfast.metadata.ids import PartitionId
 from holdfast.metadata.records import (
     BrokerRegistrationChangeRecord,
     FenceBrokerRecord,
@@ -26,6 +28,7 @@ from holdfast.protocol.messages.producer_ids import (
     AllocateProducerIdsResponse,
     InitProducerIdRequest,
 )
+from holdfast.protocol.messages.replica_log_info import GetReplicaLogInfoRequest, LogInfoTopic
 from holdfast.rpc.core.failures import CallFailure
 from holdfast.scenario.partition import LAG_MS_MAX
 from tests.unit.broker.core_harness import TOPIC, CoreHarness, batch, change, partition
@@ -250,3 +253,36 @@ def test_followers_of_many_partitions_are_looked_at_in_several_events(
         shrunk.append(harness.core.counts.isr_shrinks)
     assert shrunk == [2, 4, 5]
     assert harness.core.next_deadline_ms() > harness.now_ms
+
+
+# --- questions ---------------------------------------------------------------------------------------------
+
+
+def test_logs_are_told_of_with_what_their_partition_knows() -> None:
+    """R66."""
+    harness = CoreHarness().join(partition(1, (1, 2)))
+    harness.produce(batch(3))
+    key, core = harness.partition.key, harness.core
+    request = GetReplicaLogInfoRequest(1, (LogInfoTopic(TOPIC, (0,)),))
+
+    def told(log: UsableLog | None) -> tuple[int, int, int, int, int]:
+        answer = core.log_info(request, {key: log}.get)
+        (row,) = answer.topics[0].partitions
+        assert answer.broker_epoch == core.lifecycle.broker_epoch
+        return row.error_code, row.log_end_offset, row.current_leader_epoch, row.high_watermark, row.ceiling
+
+    log = UsableLog(harness.logs[key], True, 40)
+    assert told(log) == (ErrorCode.NONE, 3, 0, 0, 40)
+    assert told(log._replace(is_settled=False))[0] == ErrorCode.REPLICA_NOT_AVAILABLE
+    assert told(None)[0] == ErrorCode.REPLICA_NOT_AVAILABLE
+    assert (core.lag_of(key, 0), core.lag_of(key, 9)) == (0, 0)
+    harness.fetch(2, 3)
+    assert (core.lag_of(key, 1), core.lag_of(key, 9)) == (2, 0)
+    assert core.lag_of(PartitionId(TOPIC, 1), 1) == 0
+
+
+def test_questions_are_answered_with_the_listener_and_the_controller() -> None:
+    core = CoreHarness().join(partition(1, (1, 2))).core
+    asked = core.asked_through("KAFKA")
+    assert (asked.listener_name, asked.cluster_id) == ("KAFKA", core.config.cluster_id)
+    assert (asked.controller_id, asked.controller_epoch) == (core.controller_id, core.controller_epoch)
