@@ -1,43 +1,39 @@
 """The consumer: records out of assigned partitions, in order. Carries out what `client.core.fetcher` decides.
 
-Owns the connections of one consumer, and what was decoded and not handed out. Fetches ahead of the
-application within bounds. `client.group_session` is its place in a group. docs/client.md is for applications.
+Owns what is read, and what was decoded and not handed out. Fetches ahead of the application within bounds, by
+`client.fetch_work`. `client.group_session` is its place in a group. docs/client.md is for applications.
 """
 
 import asyncio
 import re
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mapping, Sequence
-from functools import partial
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Literal
+from typing import Literal
 
-from holdfast.client.ask_leaders import ask_leader
 from holdfast.client.cluster_client import ClusterClient
 from holdfast.client.core.backoff import Backoff
 from holdfast.client.core.config import ConsumerConfig
 from holdfast.client.core.consumer_records import ConsumerRecord, corrupt, decoded_records
 from holdfast.client.core.decoding import is_whole
-from holdfast.client.core.effects import Call, Connect, RefreshMetadata, take
+from holdfast.client.core.effects import Call, take
 from holdfast.client.core.errors import ClientError
 from holdfast.client.core.fetcher import Fetcher
-from holdfast.client.core.fetcher_effects import Effect, FetchedBatch, LookupOffsets, ResetPolicy, SendFetch
+from holdfast.client.core.fetcher_effects import Effect, FetchedBatch, ResetPolicy
 from holdfast.client.core.groups.effects import MemberConfig, Position
 from holdfast.client.core.metrics import ConsumerMetrics
 from holdfast.client.core.next_turn import NEXT_TURN
 from holdfast.client.ends_poll import ends_poll
+from holdfast.client.fetch_work import FetchWork
 from holdfast.client.group_session import GroupSession, RebalanceListener
-from holdfast.client.list_offsets import OFFSETS, FoundOffset, list_offsets
+from holdfast.client.list_offsets import FoundOffset, list_offsets
 from holdfast.client.own_runtime import ClientRuntime
-from holdfast.protocol.messages.fetch import FetchResponse
 from holdfast.protocol.messages.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from holdfast.protocol.topic_names import TopicPartition
-from holdfast.rpc.channel import CallRefused, Disconnected
-from holdfast.runtime.api import NetworkError, Runtime
+from holdfast.runtime.api import Runtime
 from holdfast.runtime.pump import Pump
 from holdfast.runtime.tasks import fail_node
 
-_LOOKUP_TIMEOUT_MS = 10_000
 OFFSET_MAX = (1 << 63) - 1
 
 
@@ -169,12 +165,15 @@ class Consumer:
             queue_empty=self._fetcher.plan,
             idle=self._wake_for_data,
         )
-        self._pump.carry_out |= {
-            SendFetch: self._send_fetch,
-            LookupOffsets: partial(self._start, self._look_up),
-            Connect: partial(self._start, self._connect),
-            RefreshMetadata: lambda _: self._cluster.refresh(),
-        }
+        self._work = FetchWork(
+            runtime,
+            self._cluster,
+            self._fetcher,
+            self._pump,
+            config.request_timeout_ms,
+            lambda: self._is_closed,
+        )
+        self._pump.carry_out |= self._work.carry_out
         #: a bug of the consumer itself, or a task of it failed: nothing is fetched any more
         self._failure: Exception | None = None
         self._group: GroupSession | None = None
@@ -190,7 +189,7 @@ class Consumer:
         self._waiter: asyncio.Future[None] | None = None
         self._is_started = False
         self._is_closed = False
-        self._records = self._batches = self._bytes = self._requests = 0
+        self._records = self._batches = self._bytes = 0
 
     # --- life -----------------------------------------------------------------------------------------
 
@@ -360,7 +359,7 @@ class Consumer:
             records_read=self._records,
             batches_read=self._batches,
             bytes_read=self._bytes,
-            requests_sent=self._requests,
+            requests_sent=self._work.request_count,
             buffered_bytes=self._fetcher.buffered_bytes,
             lag=lag,
         )
@@ -615,59 +614,7 @@ class Consumer:
         found = await list_offsets(self._cluster, self._clock, wanted, timeout_ms)
         return {partition: found[partition].offset for partition in wanted}
 
-    # --- effects --------------------------------------------------------------------------------------
-
-    def _send_fetch(self, effect: SendFetch) -> None:
-        self._requests += 1
-        channel = self._cluster.channel(effect.broker_id)
-        if channel is None:
-            self._lost(effect, is_disconnected=True)
-            return
-        answer = channel.call_soon(effect.request, self.config.request_timeout_ms)
-        answer.add_done_callback(partial(self._answered, effect))
-
-    def _lost(self, effect: SendFetch, *, is_disconnected: bool) -> None:
-        def lose(now_ms: int) -> list[Effect]:
-            if is_disconnected:
-                self._fetcher.disconnected(effect.broker_id)
-            return self._fetcher.failed(effect.request_id, now_ms)
-
-        self._pump.post(lose)
-
-    def _answered(self, effect: SendFetch, answer: "asyncio.Future[FetchResponse]") -> None:
-        error = answer.exception()
-        if self._is_closed:
-            return
-        if error is None:
-            self._pump.post(partial(self._fetcher.answered, effect.request_id, answer.result()))
-        else:
-            assert isinstance(error, (NetworkError, CallRefused)), error
-            self._cluster.suspect(effect.broker_id)
-            self._lost(effect, is_disconnected=isinstance(error, Disconnected))
-
-    def _start(self, work: Callable[[Any], Coroutine[Any, Any, None]], effect: Effect) -> None:
-        self._runtime.tasks.start("consumer", work(effect))
-
-    async def _connect(self, effect: Connect) -> None:
-        try:
-            await self._cluster.connect(effect.broker_id)
-        except (NetworkError, ClientError):
-            self._pump.post(partial(self._fetcher.connect_failed, effect.broker_id))
-        else:
-            self._fetcher.connected(effect.broker_id)
-            self._pump.run()
-
-    async def _look_up(self, effect: LookupOffsets) -> None:
-        wanted = dict(effect.timestamps)
-        deadline_ms = self._clock.now_ms() + _LOOKUP_TIMEOUT_MS
-        found, errors = await ask_leader(
-            self._cluster, self._clock, OFFSETS, effect.broker_id, wanted, deadline_ms
-        )
-        if self._is_closed:
-            return
-        offsets = {partition: answer.offset for partition, answer in found.items()}
-        self._fetcher.found(effect.request_id, offsets)
-        self._pump.post(partial(self._fetcher.not_found, effect.request_id, errors))
+    # --- what happens ---------------------------------------------------------------------------------
 
     def _topics_in_use(self) -> frozenset[str]:
         return self._fetcher.topics.union(() if self._group is None else self._group.core.topics)
