@@ -1,15 +1,14 @@
 """All partition logs of a broker: opens, recovers, creates, deletes, maintains and closes them.
 
-Owns the log dirs, every `Log` in them, and when housekeeping happens. Never decides what is appended,
-committed or led. Its methods are in the order of a broker's life: `open_dirs`, `take_clean_shutdown`,
-(register), `load`, `start`, ..., `close`. An error of a device takes its whole log dir offline until the
-process ends, also during the start; the node ends when no log dir is left (R27). Damaged content takes that
-log out of use and puts its folder aside (`storage.core.faults` tells the two apart). The clean-shutdown files
-are written last of all (R34).
+Owns every `Log` in the log dirs (`broker.log_dirs`), and when housekeeping happens. Never decides what is
+appended, committed or led. Its methods are in the order of a broker's life: `open_dirs`,
+`take_clean_shutdown`, (register), `load`, `start`, ..., `close`. An error of a device takes its whole log dir
+offline until the process ends, also during the start; the node ends when no log dir is left (R27). Damaged
+content takes that log out of use and puts its folder aside (`storage.core.faults` tells the two apart). The
+clean-shutdown files are written last of all (R34).
 """
 
 import asyncio
-import errno
 import logging
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -25,6 +24,7 @@ from holdfast.broker.dir_tasks import DirTasks
 from holdfast.broker.dir_watch import StallWatch, measure_space
 from holdfast.broker.housekeeping import Housekeeping
 from holdfast.broker.interval_flush import IntervalFlush
+from holdfast.broker.log_dirs import LogDirs
 from holdfast.broker.log_loading import LogLoader
 from holdfast.broker.log_stats import log_stats
 from holdfast.broker.managed_log import LogDirContent, ManagedLog
@@ -55,8 +55,6 @@ CONCURRENCY = 8
 _SPACE_MS = 1000
 #: Looks at the log dirs within the time after which one has stalled.
 STALL_CHECKS = 4
-#: Errors of a lock that another process holds: an operator's mistake, not a failed disk.
-_LOCKED = frozenset({errno.EWOULDBLOCK, errno.EAGAIN})
 
 _log = logging.getLogger("holdfast.log_manager")
 
@@ -92,9 +90,7 @@ class LogManager:
         self._config = config
         self._cluster_id = cluster_id
         self._node_id = node_id
-        self._dirs: list[LogDir] = []
-        #: dirs that could not be opened at the start
-        self._absent: dict[str, DiskError] = {}
+        self._dirs = LogDirs(config.log_dirs, config.min_free_bytes)
         self._managed: dict[PartitionId, ManagedLog] = {}
         #: every log that is open and online; others only read it
         self.logs: dict[PartitionId, Log] = {}
@@ -135,23 +131,9 @@ class LogManager:
 
         Raises: DiskError when no dir is left, or another process has one, LogDirRefused.
         """
-        for path in self._config.log_dirs:
-            try:
-                log_dir = await LogDir.open(self._runtime, path, self._cluster_id, self._node_id)
-            except DiskError as error:
-                if error.errno in _LOCKED:
-                    raise
-                _log.error("log dir %s is offline: %s", path, error)
-                self._absent[path] = error
-                continue
-            if log_dir.directory_id in self.directory_ids:
-                raise LogDirRefused(
-                    f"{path}: another log dir has the same directory.id; remove the copy from log.dirs"
-                )
-            log_dir.space.min_free_bytes = self._config.min_free_bytes
-            self._dirs.append(log_dir)
+        await self._dirs.open(self._runtime, self._cluster_id, self._node_id)
         await self.measure_space()
-        self._check_some_online()
+        self._dirs.check_some_online()
 
     async def take_clean_shutdown(self) -> int:
         """The broker epoch of the last stop if the clean-shutdown files of all dirs agree on it, else -1
@@ -159,8 +141,8 @@ class LogManager:
 
         `load` compares the logs with them. Raises: DiskError when no dir is left.
         """
-        broker_epoch = await self._clean_shutdown_marks.take(self._dirs, len(self._absent))
-        self._check_some_online()
+        broker_epoch = await self._clean_shutdown_marks.take(self._dirs.opened, len(self._dirs.absent))
+        self._dirs.check_some_online()
         was_clean = self._loader.was_clean = broker_epoch != clean_shutdown.UNKNOWN_EPOCH
         _log.info("last shutdown was %s", f"clean in epoch {broker_epoch}" if was_clean else "not clean")
         return broker_epoch
@@ -168,7 +150,7 @@ class LogManager:
     async def note_registration(self, broker_epoch: int, incarnation_id: bytes | None = None) -> None:
         """Store durably that this epoch was registered: a mark of an earlier one proves nothing (R36). With
         the incarnation: the metadata log holds it."""
-        await self._clean_shutdown_marks.note(self._online_dirs, broker_epoch, incarnation_id)
+        await self._clean_shutdown_marks.note(self._dirs.online, broker_epoch, incarnation_id)
 
     async def load(
         self, config_for: Callable[[str], LogConfig], progress: Callable[[int, int], None] | None = None
@@ -182,7 +164,7 @@ class LogManager:
         """
         started_ms = self._runtime.clock.now_ms()
         folders: list[tuple[LogDir, str]] = []
-        for log_dir in self._online_dirs():
+        for log_dir in self._dirs.online():
             try:
                 folders += [(log_dir, name) for name in await self._loader.folders(log_dir)]
             except DiskError as error:
@@ -205,9 +187,12 @@ class LogManager:
 
         works = [partial(open_one, *place) for place in folders]
         await in_parallel(
-            self._runtime.tasks, "open logs", works, self._config.recovery_concurrency * len(self._dirs)
+            self._runtime.tasks,
+            "open logs",
+            works,
+            self._config.recovery_concurrency * len(self._dirs.opened),
         )
-        self._check_some_online()
+        self._dirs.check_some_online()
         self._is_loaded = True
         took_ms = self._runtime.clock.now_ms() - started_ms
         how = "clean" if self._loader.was_clean else "recovered"
@@ -247,7 +232,7 @@ class LogManager:
         ):
             self._housekeeping.repeat(name, interval_ms, work)
         self._housekeeping.start("interval flush", self._interval_flush.run(CONCURRENCY))
-        self._scrubber.start(self._online_dirs())
+        self._scrubber.start(self._dirs.online())
         self._cleaner.start()
 
     # --- what is there ---------------------------------------------------------------------------------
@@ -265,17 +250,17 @@ class LogManager:
     @property
     def is_whole(self) -> bool:
         """Every log dir could be opened and has not failed."""
-        return not self._absent and len(self._online_dirs()) == len(self._dirs)
+        return self._dirs.is_whole
 
     @property
     def directory_ids(self) -> list[bytes]:
         """Ids of all dirs that could be opened, in configured order."""
-        return [log_dir.directory_id for log_dir in self._dirs]
+        return self._dirs.ids
 
     @property
     def online_directory_ids(self) -> list[bytes]:
         """Ids of the dirs that have not failed."""
-        return [log_dir.directory_id for log_dir in self._online_dirs()]
+        return self._dirs.online_ids
 
     def managed(self, key: PartitionId) -> ManagedLog | None:
         """The log of a partition with its name, dir and serial; None when it is not on this broker, or while
@@ -292,8 +277,8 @@ class LogManager:
         """Metrics of the logs and their dirs."""
         found = log_stats(
             self._managed.values(),
-            self._dirs,
-            self._absent,
+            self._dirs.opened,
+            self._dirs.absent,
             remaining=self._remaining,
             aside=self._damaged.counts(),
             found_damaged=self._damaged.found_count,
@@ -303,7 +288,7 @@ class LogManager:
 
     def dirs(self) -> list[LogDirContent]:
         """Every configured log dir."""
-        return [LogDirContent(path, None, error, []) for path, error in self._absent.items()] + [
+        return [LogDirContent(path, None, error, []) for path, error in self._dirs.absent.items()] + [
             LogDirContent(d.path, d, d.failure, [one for _, one in self._logs_in(d)]) for d in self._dirs
         ]
 
@@ -354,7 +339,7 @@ class LogManager:
             if (known := self._managed.get(PartitionId(topic_id, partition_index))) is not None:
                 return known.log
             await self._check_is_new(folder_name(partition))
-            self._check_some_online()
+            self._dirs.check_some_online()
             return await self._create(partition, topic_id, config)
         finally:
             self._busy_folders.pop(folder_name(partition)).set()
@@ -362,7 +347,7 @@ class LogManager:
     async def _check_is_new(self, name: str) -> None:
         """Check that no dir has a folder of this name. A dir that cannot be read fails. Raises:
         LogDirRefused."""
-        for log_dir in self._online_dirs():
+        for log_dir in self._dirs.online():
             folder = log_dir.file(name)
             try:
                 is_there = await self._disk.exists(folder)
@@ -457,7 +442,7 @@ class LogManager:
         self._busy_folders[name] = asyncio.Event()
 
     def _least_loaded_dir(self) -> LogDir:
-        online = self._online_dirs()
+        online = self._dirs.online()
         if len(online) == 1:  # the usual case need not count ten thousand logs for each new one
             return online[0]
         counts = {log_dir.path: self._creating[log_dir.path] for log_dir in online}
@@ -469,7 +454,7 @@ class LogManager:
 
     async def checkpoint_log_offsets(self) -> None:
         """Store recovery points and log starts of all dirs (R87)."""
-        for log_dir in self._online_dirs():
+        for log_dir in self._dirs.online():
             try:
                 await log_dir.store_log_offsets(partial(self._log_offsets, log_dir))
             except DiskError as error:
@@ -488,8 +473,8 @@ class LogManager:
 
     async def measure_space(self) -> None:
         """Ask how full the device of each dir is."""
-        await measure_space(self._disk, self._online_dirs(), self._dir_failed)
-        short = {log_dir.path for log_dir in self._online_dirs() if log_dir.space.is_short}
+        await measure_space(self._disk, self._dirs.online(), self._dir_failed)
+        short = {log_dir.path for log_dir in self._dirs.online() if log_dir.space.is_short}
         keys = frozenset(
             key for key, managed in (self._managed.items() if short else ()) if managed.log_dir.path in short
         )
@@ -514,7 +499,7 @@ class LogManager:
 
     async def checkpoint_high_watermarks(self) -> None:
         """Store the high watermarks of all dirs (R87)."""
-        for log_dir in self._online_dirs():
+        for log_dir in self._dirs.online():
             try:
                 await log_dir.store_high_watermarks(partial(self._high_watermarks, log_dir))
             except DiskError as error:
@@ -569,18 +554,9 @@ class LogManager:
                 self.failed(managed, error)
 
     async def _check_stall(self) -> None:
-        self._stalls.check(self._online_dirs())
+        self._stalls.check(self._dirs.online())
 
     # --- failure and end -------------------------------------------------------------------------------
-
-    def _check_some_online(self) -> None:
-        """Raises: DiskError, the first one, when no dir is left."""
-        if not self._online_dirs():
-            failures = [*self._absent.values(), *(d.failure for d in self._dirs if d.failure is not None)]
-            raise failures[0]
-
-    def _online_dirs(self) -> list[LogDir]:
-        return [log_dir for log_dir in self._dirs if log_dir.is_online]
 
     def failed(self, managed: ManagedLog, error: DiskError) -> None:
         """An operation on this log failed, here or elsewhere in the broker."""
@@ -632,7 +608,7 @@ class LogManager:
         _log.error("log dir %s is offline with %d logs: %s", log_dir.path, len(keys), error)
         if self._offline_listener is not None:
             self._offline_listener(log_dir.directory_id, keys)
-        if not self._online_dirs():
+        if not self._dirs.online():
             fail_node(self._runtime.tasks, "log dirs", error)
 
     async def close(self, broker_epoch: int | None) -> bool:
