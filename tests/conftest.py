@@ -47,8 +47,11 @@ _running: dict[int, HeldTasks] = {}
 
 @pytest.fixture(autouse=True)
 def _tasks_live_as_long_as_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The event loop cancels what a test leaves running, when it is closed after the test's fixtures. Tasks that only
-    refer to each other could be collected before, and each tells of that as an error, in whichever test runs then."""
+    """The event loop cancels what a test leaves running, when it is closed after the test's fixtures.
+
+    Tasks that only refer to each other could be collected before, and each tells of that as an error, in
+    whichever test runs then.
+    """
     _running.clear()
     original = HeldTasks.start
 
