@@ -230,7 +230,7 @@ def gives_up_at_once() -> Changes:
 @mutant(breaks="R93, D12", by="misjudged", setting=RETRIES, killed_by="misjudged@2")
 def new_epochs_keep_the_crc() -> Changes:
     """A batch that gets another epoch and sequence keeps the crc that it had: no broker ever takes it."""
-    return patch(Batch, "seal", "_CRC.pack_into(self.payload, _CRC_POSITION, crc)", "pass")
+    return patch(Batch, "seal", "_write_crc(self.payload)", "pass")
 
 
 #: readers fall behind what is deleted
