@@ -419,7 +419,8 @@ class BrokerServer:
             room_bytes = exchange.room_for_answer
         max_bytes = effect.max_bytes
         quota = self.core.client_quotas.fetch
-        is_counted = quota.is_on and room_bytes is not None
+        # A follower has a session, also where its answer has no rows.
+        is_counted = quota.is_on and effect.session is None and room_bytes is not None
         if is_counted and (most_bytes := quota.answer_bytes_max(exchange.client_id)) is not None:
             max_bytes = min(max_bytes, most_bytes)
         fill = FetchFill(self.fetch_reading, max_bytes, room_bytes)

@@ -23,7 +23,7 @@ RESOURCE_TOPIC = 2
 RESOURCE_BROKER = 4
 #: Holdfast's own; Kafka has other records for quotas. An earlier build keeps what it does not look at.
 RESOURCE_CLIENT = 100
-#: The quotas of clients that have none of their own. No client can be named so.
+#: The quotas of clients that have none of their own, those without an id too.
 DEFAULT_CLIENT: "ConfigResource" = (RESOURCE_CLIENT, "")
 #: The cluster's dynamic values: a broker resource with an empty name, as in Kafka.
 CLUSTER_RESOURCE: "ConfigResource" = (RESOURCE_BROKER, "")
@@ -149,8 +149,9 @@ class MetadataImage:
         """{client id, '' for the default of all clients: {key: bytes a second}}, by client id and key. What a
         later build has set besides is left out."""
         found: dict[str, dict[str, int]] = {}
-        for kind, name in sorted(self.configs):
-            values = self.configs[kind, name] if kind == RESOURCE_CLIENT else _NOTHING
+        # Topics have far more settings than clients have quotas.
+        for name in sorted(name for kind, name in self.configs if kind == RESOURCE_CLIENT):
+            values = self.configs[RESOURCE_CLIENT, name]
             known = {key: int(values[key]) for key in sorted(CLIENT_KEY_BY_NAME) if key in values}
             if known:
                 found[name] = known

@@ -417,7 +417,7 @@ class EndWithoutAnswer:
 @dataclass(frozen=True, slots=True)
 class AnswerFetch:
     """Read the rows' records, in all at most `max_bytes` but always the first batch, and answer. With the
-    `session` of a follower, rows whose first batch has no room are left out, and LeftOut comes back."""
+    `session` of a follower, rows whose first batch has no room are left out, and RowsOmitted comes back."""
 
     reply_to: object
     rows: tuple[ReadRow, ...]

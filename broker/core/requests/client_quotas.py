@@ -10,12 +10,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from holdfast.metadata.image import DEFAULT_CLIENT
+from holdfast.protocol.envelope import CLIENT_ID_MAX
 
 #: Clients whose rates are measured one by one; further ones have one rate together. Ids prove nothing, and a
 #: new one for each connection costs a client no effort.
 CLIENTS_MAX = 10_000
-#: The rate of these.
-_FURTHER_CLIENTS = ""
+#: The longest rest, whatever the windows are: a peer that is gone meanwhile is not noticed.
+REST_MS_MAX = 60_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +76,8 @@ class ByteRateQuota:
         self._windows = windows
         self._limits: dict[str, int] = {}
         self._default: int | None = None
-        self._rates: dict[str, ClientRate] = {}
+        #: by client id; None: of those above `CLIENTS_MAX` together
+        self._rates: dict[str | None, ClientRate] = {}
         self._swept_ms: int | None = None
 
     def configure(self, limits: Mapping[str, int], default: int | None) -> None:
@@ -87,7 +89,7 @@ class ByteRateQuota:
 
     def limit_of(self, client_id: str) -> int | None:
         """Bytes a second of a client, None for any."""
-        return self._limits.get(client_id, self._default)
+        return self._limits.get(client_id[:CLIENT_ID_MAX], self._default)
 
     def answer_bytes_max(self, client_id: str) -> int | None:
         """Most bytes of one answer, None for any: what one window allows, since small answers make short
@@ -99,13 +101,19 @@ class ByteRateQuota:
         return None if limit is None else limit * self._windows.size_ms // 1000
 
     def count(self, client_id: str, size_bytes: int, now_ms: int) -> int:
-        """Count bytes of a client; returns for how many ms its connection must rest, at most as long as all
-        windows: clients give up requests that rest much longer."""
+        """Count bytes of a client; returns for how many ms its connection must rest.
+
+        At most as long as all windows: clients give up requests that rest much longer. No bytes, no rest: polls
+        that wait for records bring no client over its quota. Of a longer id, which Kafka's protocol allows, the
+        first 255 characters count.
+        """
+        client_id = client_id[:CLIENT_ID_MAX]
         limit = self.limit_of(client_id)
-        if limit is None:
+        if limit is None or not size_bytes:
             return 0
         rate = self._rates.get(client_id) or self._new_rate(client_id, now_ms)
-        rest_ms = min(rate.count(size_bytes, limit, self._windows, now_ms), self._windows.total_ms)
+        most_ms = min(self._windows.total_ms, REST_MS_MAX)
+        rest_ms = min(rate.count(size_bytes, limit, self._windows, now_ms), most_ms)
         if rest_ms:
             self.throttled_count += 1
             self.throttled_ms += rest_ms
@@ -123,7 +131,7 @@ class ByteRateQuota:
                 }
                 self._rates = kept
             if len(self._rates) >= CLIENTS_MAX:
-                client_id = _FURTHER_CLIENTS
+                return self._rates.setdefault(None, ClientRate())
         return self._rates.setdefault(client_id, ClientRate())
 
 

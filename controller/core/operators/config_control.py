@@ -25,6 +25,7 @@ from holdfast.metadata.image import (
 )
 from holdfast.metadata.offsets_topic import offsets_topic_problem
 from holdfast.metadata.records import ELR_FEATURE, ConfigRecord, FeatureLevelRecord
+from holdfast.protocol.envelope import CLIENT_ID_MAX
 from holdfast.protocol.errors import ErrorCode
 
 MIN_ISR = "min.insync.replicas"
@@ -40,8 +41,11 @@ class ConfigControl:
     def resource_problem(self, image: MetadataImage, resource: ConfigResource) -> OperationResult | None:
         """Why the resource cannot be configured, or None. Errors: INVALID_REQUEST,
         UNKNOWN_TOPIC_OR_PARTITION."""
-        if resource[0] == RESOURCE_CLIENT:
-            return None  # any id: clients are not known before they come
+        if resource[0] == RESOURCE_CLIENT:  # any id: clients are not known before they come
+            if len(resource[1]) <= CLIENT_ID_MAX:
+                return None
+            text = f"a client id has at most {CLIENT_ID_MAX} characters"
+            return OperationResult(ErrorCode.INVALID_REQUEST, text)
         problem = resource_problem(image, resource)
         return None if problem is None else OperationResult(*problem)
 

@@ -11,6 +11,7 @@ from holdfast.kafka_listener.core.envelope import Request
 from holdfast.kafka_listener.core.error_codes import admin_code, kafka_code
 from holdfast.kafka_listener.core.schema_writer import Fields
 from holdfast.kafka_listener.core.translation import Ask, ClusterView, Outcome
+from holdfast.protocol.envelope import CLIENT_ID_MAX
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.client_quotas import (
     DescribeClientQuotasRequest,
@@ -134,6 +135,8 @@ def _entry_problem(entry: Any) -> str | None:
         or entry.entity[0].entity_name == ""
     ):
         return _ONLY_CLIENTS
+    if len(entry.entity[0].entity_name or "") > CLIENT_ID_MAX:
+        return f"a client id has at most {CLIENT_ID_MAX} characters"
     for change in entry.ops:
         if not change.remove and not float(change.value).is_integer():
             return f"{change.key}={change.value}: expected a whole number of bytes a second"

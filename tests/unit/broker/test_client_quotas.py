@@ -55,9 +55,10 @@ def test_the_windows_say_how_much_may_come_at_once(
     assert ClientRate().count(size_bytes, 1_000, windows, 0) == rest_ms
 
 
-def test_no_rest_is_longer_than_all_windows() -> None:
+def test_no_rest_is_longer_than_all_windows_nor_than_a_minute() -> None:
     """Clients give up requests that rest much longer."""
     assert quota(1).count("c", 1 << 30, 0) == 11_000
+    assert quota(1, windows=RateWindows(1_000, 3_600_000)).count("c", 1 << 40, 0) == 60_000
 
 
 @pytest.mark.parametrize(
@@ -104,10 +105,26 @@ def test_a_new_limit_counts_what_was_sent_before() -> None:
     one = quota(1_000)
     one.count("c", 10_000, 0)
     one.configure({"c": 500}, None)
-    assert one.count("c", 0, 0) == 10_000
+    assert one.count("c", 1, 0) == 10_002
     one.configure({}, None)
     one.configure({"c": 500}, None)
+    assert one.count("c", 1, 0) == 0
+
+
+def test_what_brings_no_bytes_makes_no_rest() -> None:
+    """Consumers that wait for records are answered with none."""
+    one = quota(1_000)
+    assert one.count("c", 12_000, 0) == 2_000
     assert one.count("c", 0, 0) == 0
+    assert one.throttled_count == 1
+
+
+def test_of_a_long_client_id_only_as_much_counts_as_a_quota_can_name() -> None:
+    one = quota(default=1_000)
+    assert one.count("x" * 30_000, 11_000, 0) == 1_000
+    assert one.count("x" * 255, 1_000, 0) == 2_000
+    one.configure({"x" * 255: 7}, None)
+    assert (one.limit_of("x" * 300), one.answer_bytes_max("x" * 300)) == (7, 7)
 
 
 def test_clients_that_went_away_leave_nothing_behind_and_too_many_share_one_rate(
@@ -119,6 +136,14 @@ def test_clients_that_went_away_leave_nothing_behind_and_too_many_share_one_rate
     assert one.count("d", 1_000, 0) == 1_000  # with what `c` has sent
     assert one.count("a", 1_000, 0) == 1_000
     assert [one.count(name, 10_000, 20_000) for name in ("e", "f")] == [0, 0]
+
+
+def test_clients_without_an_id_are_measured_apart_from_too_many_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(client_quotas, "CLIENTS_MAX", 2)
+    one = quota(default=1_000)
+    assert [one.count(name, 10_000, 0) for name in ("", "a", "b")] == [0, 0, 0]
 
 
 def test_limits_are_those_of_the_image() -> None:

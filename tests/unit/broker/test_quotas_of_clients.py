@@ -102,6 +102,23 @@ async def test_replication_is_never_throttled(cluster: Cluster) -> None:
     assert {throttled(machine) for machine in cluster.machines.values()} == {(1, 0), (0, 0)}
 
 
+async def test_followers_are_not_throttled_where_a_client_has_their_name(cluster: Cluster) -> None:
+    """Their answers without records were counted: each brought a rest, and writes waited for it."""
+    await set_quota(cluster, "", "consumer_byte_rate", 1)
+    leader = await cluster.leader()
+    quota = leader.node.core.client_quotas.fetch
+    for machine in cluster.machines.values():
+        quota.count(f"broker-{machine.id}", 1 << 20, cluster.clock.now_ms())
+    before = throttled(leader)
+    await cluster.advance(1_500)
+    answer = await cluster.send(leader.id, RECORDS)
+    await cluster.eventually(answer.done)
+    await cluster.advance(1_000)
+    assert answer.result().partitions[0].error_code == ErrorCode.NONE
+    assert [len(machine.values()) for machine in cluster.machines.values()] == [1, 1, 1]
+    assert throttled(leader) == before
+
+
 async def test_a_quota_that_is_removed_holds_back_no_client(cluster: Cluster) -> None:
     await set_quota(cluster, CLIENT, "producer_byte_rate", 1)
     described = await cluster.call(2, DescribeClientQuotasRequest(None))

@@ -96,6 +96,7 @@ def test_no_retention_deletes_committed_offsets(quorum: Quorum, name: str, value
         (CLIENT, "producer_byte_rate", "0", ErrorCode.INVALID_CONFIG),
         (CLIENT, "producer_byte_rate", "1.5", ErrorCode.INVALID_CONFIG),
         (CLIENT, "request_percentage", "5", ErrorCode.INVALID_CONFIG),
+        ((RESOURCE_CLIENT, "x" * 256), "producer_byte_rate", "5", ErrorCode.INVALID_REQUEST),
         (TOPIC, "producer_byte_rate", "5", ErrorCode.INVALID_CONFIG),
     ],
 )

@@ -133,9 +133,10 @@ def test_quotas_become_values_of_clients_and_each_entry_has_its_answer() -> None
 
 
 def test_entries_that_are_all_refused_ask_no_broker() -> None:
-    request = request_of(ALTER, 1, {"entries": [entry(("ip", "::1"))], "validate_only": False})
-    (row,) = written(request, TRANSLATIONS[ALTER](request, VIEW))["entries"]
-    assert row["error_code"] == INVALID
+    entries = [entry(("ip", "::1")), entry(("client-id", "x" * 40_000))]
+    request = request_of(ALTER, 1, {"entries": entries, "validate_only": False})
+    rows = written(request, TRANSLATIONS[ALTER](request, VIEW))["entries"]
+    assert [row["error_code"] for row in rows] == [INVALID, INVALID]
 
 
 async def test_the_answer_tells_a_throttled_client_how_long_its_connection_rests() -> None:
