@@ -50,10 +50,7 @@ class OnlyOldIsDeleted(Property):
             self._check_snapshot(seen, view, base)
         if start == known:
             return
-        is_followed = start <= seen.world.asked_deletions.get(view.index, 0) or any(
-            start <= other for name, other in latest.items() if name != view.broker.name
-        )
-        young = None if is_followed else self._wanted(view, known, start)
+        young = None if self._is_followed(seen, view, start) else self._wanted(view, known, start)
         if young is not None:
             story = f"{view.broker.name} has deleted up to {start} and keeps {log.size_bytes} bytes"
             told = f"{log.config.retention_bytes} bytes and {log.config.retention_ms} ms"
@@ -62,6 +59,14 @@ class OnlyOldIsDeleted(Property):
         if start > high_watermark:
             story = f"{view.broker.name} has deleted up to {start}, committed is up to {high_watermark}"
             seen.broken(self, view.index, story)
+
+    def _is_followed(self, seen: Observer, view: ReplicaView, start: int) -> bool:
+        """It was asked for, or another replica begins there. A log that only begins later is looked at with
+        its replica's next change, and followers may hear of it before that."""
+        latest = self._latest[view.index]
+        others = [other for name, other in latest.items() if name != view.broker.name]
+        others += [one.log.log_start_offset for one in seen.replicas[view.index].values() if one is not view]
+        return start <= max(*others, seen.world.asked_deletions.get(view.index, 0), 0)
 
     def _check_snapshot(self, seen: Observer, view: ReplicaView, base: int) -> None:
         snapshot = offset_path(view.log.folder, base, SNAPSHOT_SUFFIX)

@@ -102,18 +102,21 @@ def test_what_is_young_enough_stays_d5(age_ms: int, expected: bool) -> None:
     assert (said is not None) is expected, said
 
 
+@pytest.mark.parametrize("is_seen", [True, False])
 @pytest.mark.parametrize(
     ("leader_start", "start", "base", "expected"),
     [(2, 2, 0, False), (2, 1, 0, False), (1, 2, 0, True), (2, 2, 2, True)],
 )
 def test_a_log_begins_where_another_one_of_its_partition_does_and_keeps_files_for_their_snapshot_d5(
-    leader_start: int, start: int, base: int, expected: bool
+    leader_start: int, start: int, base: int, expected: bool, is_seen: bool
 ) -> None:
+    """Also where a follower is looked at before the log that it follows (seed 829)."""
     scene = Scene(OnlyOldIsDeleted())
     scene.ghost.high_watermark = 3
     other = view_of(scene, 1, BATCHES)
     begin(other, leader_start)  # found so when it was opened
-    scene.property.replica_changed(scene.seen, other, before(other), [])
+    if is_seen:
+        scene.property.replica_changed(scene.seen, other, before(other), [])
     view = follows(view_of(scene, 2, BATCHES))
     view.log.config = LogConfig(retention_bytes=None, retention_ms=None)
     view.registration = row()
