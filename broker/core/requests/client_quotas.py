@@ -15,7 +15,7 @@ from holdfast.protocol.envelope import CLIENT_ID_MAX
 #: Clients whose rates are measured one by one; further ones have one rate together. Ids prove nothing, and a
 #: new one for each connection costs a client no effort.
 CLIENTS_MAX = 10_000
-#: The longest rest, whatever the windows are: a peer that is gone meanwhile is not noticed.
+#: The longest rest, also of longer windows: a peer that is gone meanwhile is not noticed.
 REST_MS_MAX = 60_000
 
 
@@ -103,9 +103,9 @@ class ByteRateQuota:
     def count(self, client_id: str, size_bytes: int, now_ms: int) -> int:
         """Count bytes of a client; returns for how many ms its connection must rest.
 
-        At most as long as all windows: clients give up requests that rest much longer. No bytes, no rest: polls
-        that wait for records bring no client over its quota. Of a longer id, which Kafka's protocol allows, the
-        first 255 characters count.
+        At most as long as all windows: clients give up requests that rest much longer. No bytes, no rest:
+        polls that wait for records bring no client over its quota. Of a longer id, which Kafka's protocol
+        allows, the first 255 characters count.
         """
         client_id = client_id[:CLIENT_ID_MAX]
         limit = self.limit_of(client_id)
