@@ -352,7 +352,8 @@ class Admin:
         *,
         timeout_ms: float = _TIMEOUT_MS,
     ) -> None:
-        """Commit for a group that has no members; NON_EMPTY_GROUP when it has some."""
+        """Commit for a group that has no members; NON_EMPTY_GROUP when it has some. Of more than 2 000
+        offsets some may be set then: the error says how many."""
         wanted = {TopicPartition(*partition): offset for partition, offset in offsets.items()}
         await admin_groups.alter_group_offsets(self._cluster, self._clock, group_id, wanted, timeout_ms)
 
@@ -369,7 +370,8 @@ class Admin:
         *,
         timeout_ms: float = _TIMEOUT_MS,
     ) -> dict[str, RowError | None]:
-        """Give topics more partitions; None for each topic that has them."""
+        """Give topics more partitions; None for each topic that has them. When it raises, some may have
+        grown."""
         return await admin_partitions.create_partitions(
             self._cluster, self._clock, topics, validate_only, timeout_ms
         )

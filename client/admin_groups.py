@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from holdfast.client.admin_rows import raise_refusal
 from holdfast.client.cluster_client import ClusterClient
 from holdfast.client.core.backoff import Backoff
-from holdfast.client.core.errors import ClientError, code_of
+from holdfast.client.core.errors import ClientError, TimedOut, code_of
 from holdfast.client.core.groups.consumer_protocol import assigned_partitions
 from holdfast.client.core.groups.offset_requests import ROWS_MAX
 from holdfast.client.repetitions import Repetitions
@@ -161,7 +161,7 @@ async def alter_group_offsets(
     timeout_ms: float,
 ) -> None:
     """Commit these offsets for a group that has no members. Raises: ClientError, with NON_EMPTY_GROUP when it
-    has; TimedOut."""
+    has; TimedOut. Many go in portions: the text says how many are set when a later one meets an error."""
     ids = await _topic_ids(cluster, timeout_ms)
     for topic, _ in offsets:
         if topic not in ids:
@@ -172,9 +172,19 @@ async def alter_group_offsets(
     while True:  # once at least: the group may have members
         portion, waiting = waiting[:ROWS_MAX], waiting[ROWS_MAX:]
         left_ms = max(1, deadline_ms - clock.now_ms())
-        await _alter_group_offsets(cluster, clock, group_id, ids, portion, left_ms)
+        done = len(offsets) - len(waiting) - len(portion)
+        try:
+            await _alter_group_offsets(cluster, clock, group_id, ids, portion, left_ms)
+        except TimedOut as error:
+            raise TimedOut(_half_done(done, offsets, error), error.code) from error
+        except ClientError as error:
+            raise ClientError(_half_done(done, offsets, error), error.code) from error
         if not waiting:
             return
+
+
+def _half_done(done: int, offsets: Mapping[TopicPartition, int], error: ClientError) -> str:
+    return f"{done:,} of {len(offsets):,} offsets are set; {error}" if done else str(error)
 
 
 async def _alter_group_offsets(

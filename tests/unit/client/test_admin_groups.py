@@ -125,3 +125,27 @@ async def test_offsets_of_many_partitions_are_committed_in_portions(
     offsets = {TopicPartition("t", index): index for index in reversed(range(count))}
     await alter_group_offsets(cast("ClusterClient", cluster), cast("Clock", cluster), "g", offsets, 1_000)
     assert cluster.commits == portions
+
+
+@pytest.mark.parametrize("refused", [1, 2])
+async def test_a_portion_that_is_refused_says_how_many_offsets_are_set(
+    refused: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("holdfast.client.admin_groups.ROWS_MAX", 2)
+
+    class Refusing(Committing):
+        async def call(self, _: Any, request: OffsetCommitRequest, *__: Any) -> Any:
+            await super().call(_, request)
+            code = ErrorCode.UNKNOWN_MEMBER_ID if len(self.commits) == refused else 0
+            rows = (
+                OffsetCommitPartitionResponse(row.topic_id, row.partition_index, code)
+                for row in request.partitions
+            )
+            return OffsetCommitResponse(0, None, tuple(rows))
+
+    cluster = Refusing()
+    offsets = {TopicPartition("t", index): index for index in range(3)}
+    with pytest.raises(ClientError) as met:
+        await alter_group_offsets(cast("ClusterClient", cluster), cast("Clock", cluster), "g", offsets, 1_000)
+    assert str(met.value).startswith("2 of 3 offsets are set; ") is (refused == 2)
+    assert len(cluster.commits) == refused
