@@ -14,9 +14,10 @@ from holdfast.client import admin_configs, admin_groups, admin_logs, admin_parti
 from holdfast.client.admin_configs import ConfigEntry, Features, FeatureUpdate, Resource
 from holdfast.client.admin_groups import GroupDescription, GroupListing, GroupOffset
 from holdfast.client.admin_partitions import CREATIONS_PER_REQUEST, NewPartitions, Reassignment
-from holdfast.client.admin_rows import ask_whole, check_complete, portions, raise_refusal
+from holdfast.client.admin_rows import ask_whole, check_complete, raise_refusal
 from holdfast.client.cluster_client import ASK_BACKOFF, ClusterClient
 from holdfast.client.core.errors import ClientError, RowError, code_of
+from holdfast.client.core.portions import portions
 from holdfast.client.core.replica_log import ReplicaLog
 from holdfast.client.core.wanted_topics import portions_of
 from holdfast.client.delete_records import delete_records
@@ -142,7 +143,7 @@ class Admin:
         """Create topics, by name. Raises for the first refusal, in order; others may exist then."""
         deadline_ms = self._clock.now_ms() + int(timeout_ms)
         created: dict[str, CreatedTopic] = {}
-        for portion in portions(topics, _creation_cost, CREATIONS_PER_REQUEST):
+        for portion in portions(topics, CREATIONS_PER_REQUEST, _creation_cost):
             left_ms = max(1, deadline_ms - self._clock.now_ms())
             created |= await self._create_topics(portion, validate_only, left_ms)
         check_complete([topic.name for topic in topics], created, "CreateTopics")

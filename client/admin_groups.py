@@ -14,6 +14,7 @@ from holdfast.client.core.backoff import Backoff
 from holdfast.client.core.errors import ClientError, TimedOut, code_of
 from holdfast.client.core.groups.consumer_protocol import assigned_partitions
 from holdfast.client.core.groups.offset_requests import ROWS_MAX
+from holdfast.client.core.portions import portions
 from holdfast.client.repetitions import Repetitions
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.committed_offsets import (
@@ -168,23 +169,18 @@ async def alter_group_offsets(
             code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             raise ClientError(f"there is no topic {topic}", code)
     deadline_ms = clock.now_ms() + int(timeout_ms)
-    waiting = sorted(offsets.items())
-    while True:  # once at least: the group may have members
-        portion, waiting = waiting[:ROWS_MAX], waiting[ROWS_MAX:]
+    done = 0
+    # One at least: the group may have members.
+    for portion in [*portions(sorted(offsets.items()), ROWS_MAX)] or [()]:
         left_ms = max(1, deadline_ms - clock.now_ms())
-        done = len(offsets) - len(waiting) - len(portion)
         try:
             await _alter_group_offsets(cluster, clock, group_id, ids, portion, left_ms)
-        except TimedOut as error:
-            raise TimedOut(_half_done(done, offsets, error), error.code) from error
         except ClientError as error:
-            raise ClientError(_half_done(done, offsets, error), error.code) from error
-        if not waiting:
-            return
-
-
-def _half_done(done: int, offsets: Mapping[TopicPartition, int], error: ClientError) -> str:
-    return f"{done:,} of {len(offsets):,} offsets are set; {error}" if done else str(error)
+            if not done:
+                raise
+            kind = TimedOut if isinstance(error, TimedOut) else ClientError
+            raise kind(f"{done:,} of {len(offsets):,} offsets are set; {error}", error.code) from error
+        done += len(portion)
 
 
 async def _alter_group_offsets(

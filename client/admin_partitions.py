@@ -7,9 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from holdfast.client.admin_rows import ask_whole, check_complete, portions
+from holdfast.client.admin_rows import ask_whole, check_complete
 from holdfast.client.cluster_client import ClusterClient
 from holdfast.client.core.errors import RowError, row_error
+from holdfast.client.core.portions import portions
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.create_partitions import (
     CreatePartitionsAssignment,
@@ -75,7 +76,7 @@ async def create_partitions(
         for name, wanted in topics.items()
     )
     errors: dict[str, RowError | None] = {}
-    for portion in portions(rows, _creation_cost, CREATIONS_PER_REQUEST):
+    for portion in portions(rows, CREATIONS_PER_REQUEST, _creation_cost):
         errors |= await _create_partitions(cluster, clock, portion, validate_only, deadline_ms)
     check_complete(topics, errors, "CreatePartitions")
     return errors

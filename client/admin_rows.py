@@ -1,28 +1,11 @@
 """Answers with a row an item: the whole request's error is raised, a row's error is a value."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator
-from typing import Any, TypeVar
+from collections.abc import Collection, Iterable
+from typing import Any
 
 from holdfast.client.cluster_client import ClusterClient
 from holdfast.client.core.errors import ClientError, code_of
 from holdfast.protocol.errors import ErrorCode
-
-Row = TypeVar("Row")
-
-
-def portions(rows: Iterable[Row], cost: Callable[[Row], int], cost_max: int) -> Iterator[tuple[Row, ...]]:
-    """The rows in order, in portions that cost at most `cost_max`; one that costs more is a portion alone."""
-    portion: list[Row] = []
-    left = cost_max
-    for row in rows:
-        row_cost = cost(row)
-        if portion and row_cost > left:
-            yield tuple(portion)
-            portion, left = [], cost_max
-        portion.append(row)
-        left -= row_cost
-    if portion:
-        yield tuple(portion)
 
 
 async def ask_whole(cluster: ClusterClient, request: Any, timeout_ms: float, what: str) -> tuple[Any, bool]:

@@ -7,6 +7,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from holdfast.client.cluster_client import ClusterClient
 from holdfast.client.core.backoff import Backoff
 from holdfast.client.core.errors import ClientError, code_of
+from holdfast.client.core.portions import portions
 from holdfast.client.repetitions import Repetitions
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.topic_names import TopicPartition
@@ -88,10 +89,8 @@ async def ask_leader(
 ) -> Answers[Found]:
     """Ask this broker once about each. Raises nothing: one partition's trouble is not that of the others."""
     answers: Answers[Found] = Answers({}, {})
-    waiting = [*wanted.items()]
-    while waiting:
-        portion, waiting = dict(waiting[:ROWS_MAX]), waiting[ROWS_MAX:]
-        found, errors = await _ask_portion(cluster, clock, question, broker_id, portion, deadline_ms)
+    for portion in portions(wanted.items(), ROWS_MAX):
+        found, errors = await _ask_portion(cluster, clock, question, broker_id, dict(portion), deadline_ms)
         answers.found.update(found)
         answers.errors.update(errors)
     return answers

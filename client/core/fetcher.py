@@ -22,6 +22,7 @@ from holdfast.client.core.fetcher_effects import (
 )
 from holdfast.client.core.metadata_cache import LeaderAndEpoch, MetadataCache
 from holdfast.client.core.partition_fetch import PartitionFetch
+from holdfast.client.core.portions import portions
 from holdfast.client.core.subscription import Subscription
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.fetch import (
@@ -312,9 +313,7 @@ class Fetcher:
             del self._parts[topic_partition]
         self._dropped.clear()
         for broker_id, parts in loads.items():
-            while parts:
-                listed, parts = parts[:ROWS_MAX], parts[ROWS_MAX:]
-                effects.append(self._fetch(broker_id, listed, now_ms))
+            effects += [self._fetch(broker_id, one, now_ms) for one in portions(parts, ROWS_MAX)]
         # One question a leader: who does not answer holds back only what it leads.
         for broker_id, parts in lookups.items():
             effects.append(self._look_up(broker_id, parts))
@@ -363,7 +362,7 @@ class Fetcher:
             wanted.append((part.topic_partition, part.lookup))
         return LookupOffsets(self._request_id, broker_id, tuple(wanted))
 
-    def _fetch(self, broker_id: int, parts: list[PartitionFetch], now_ms: int) -> SendFetch:
+    def _fetch(self, broker_id: int, parts: Iterable[PartitionFetch], now_ms: int) -> SendFetch:
         self._request_id += 1
         rows = []
         for part in parts:
