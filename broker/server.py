@@ -52,7 +52,7 @@ from holdfast.broker.core.events import (
 )
 from holdfast.broker.core.groups.coordinator import creation_problem
 from holdfast.broker.core.requests.client_quotas import ByteRateQuota
-from holdfast.broker.core.requests.fetch_fill import FetchFill, asks_as_follower
+from holdfast.broker.core.requests.fetch_fill import FetchFill
 from holdfast.broker.core.requests.forwarding import Ask, ForwardedRequest, GiveUp, Pause
 from holdfast.broker.core.requests.log_info import UsableLog
 from holdfast.broker.core.requests.produce_path import ProduceContext
@@ -413,14 +413,14 @@ class BrokerServer:
     def _answer_fetch(self, effect: AnswerFetch) -> None:
         exchange: Any = effect.reply_to
         room_bytes = None
-        if asks_as_follower(effect.rows):
+        is_follower = effect.session is not None
+        if is_follower:
             exchange.vouch()
         else:
             room_bytes = exchange.room_for_answer
         max_bytes = effect.max_bytes
         quota = self.core.client_quotas.fetch
-        # A follower has a session, also where its answer has no rows.
-        is_counted = quota.is_on and effect.session is None and room_bytes is not None
+        is_counted = quota.is_on and not is_follower
         if is_counted and (most_bytes := quota.answer_bytes_max(exchange.client_id)) is not None:
             max_bytes = min(max_bytes, most_bytes)
         fill = FetchFill(self.fetch_reading, max_bytes, room_bytes)

@@ -3,7 +3,7 @@
 Owns the budget of an answer. Logs are read by what is given in; an error of a log costs its row.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 from holdfast.broker.core.events import ReadRow
@@ -27,11 +27,6 @@ class LogReader(Protocol):
 
     def sent(self, log: Any, row: ReadRow, size_bytes: int) -> None:
         """So many bytes are in the answer."""
-
-
-def asks_as_follower(rows: Iterable[ReadRow]) -> bool:
-    """The fetch is a replica's, not a consumer's."""
-    return any(row.log_end_offset >= 0 for row in rows)
 
 
 class FetchFill:

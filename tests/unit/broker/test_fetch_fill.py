@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from holdfast.broker.core.events import ReadRow
-from holdfast.broker.core.requests.fetch_fill import FetchFill, asks_as_follower
+from holdfast.broker.core.requests.fetch_fill import FetchFill
 from holdfast.metadata.ids import PartitionId
 from holdfast.protocol.errors import ErrorCode
 
@@ -103,8 +103,3 @@ def test_rows_that_ask_for_nothing_keep_their_error_and_are_never_left_out() -> 
 
 def test_a_row_gets_no_more_than_it_asks_for() -> None:
     assert answer(Logs(3, 3), CONSUMER, 1_000, row_bytes_max=200) == [(0, "NONE", 200), (1, "NONE", 200)]
-
-
-@pytest.mark.parametrize(("askers", "is_follower"), [((), False), ((CONSUMER,), False), ((FOLLOWER,), True)])
-def test_who_tells_its_log_end_is_a_follower(askers: tuple[int, ...], is_follower: bool) -> None:
-    assert asks_as_follower([row(0, asker) for asker in askers]) is is_follower
