@@ -323,9 +323,7 @@ class Log:
         self._last_epoch = leader_epoch
         next_offset = base_offset + header.last_offset_delta + 1
         try:
-            self._segments.active.note(
-                base_offset, next_offset, leader_epoch, header.max_timestamp, header.size_bytes
-            )
+            self._segments.active.note(header, base_offset, leader_epoch)
         except DiskError as error:
             self._guard.fail(error)
             raise
@@ -385,7 +383,7 @@ class Log:
     @property
     def max_timestamp(self) -> int:
         """The largest timestamp of all records, -1 when none has one."""
-        return max(segment.max_timestamp for segment in self._segments)
+        return max(segment.newest_ms for segment in self._segments)
 
     def batch_for_timestamp(self, timestamp_ms: int) -> bytes | None:
         """The first batch with a record at or after `timestamp_ms`, whole; None when there is none. Raises:

@@ -408,11 +408,4 @@ def _write(cleaned: Segment, batches: list[Buffer]) -> None:
         return
     cleaned.write(batches)
     for batch in batches:
-        header = parse_header(batch)
-        cleaned.note(
-            header.base_offset,
-            header.next_offset,
-            header.leader_epoch,
-            header.max_timestamp,
-            header.size_bytes,
-        )
+        cleaned.note_as_it_is(parse_header(batch))

@@ -227,9 +227,7 @@ async def _scan(found: RecoveredSegments, segment: Segment, must_hold: int | Non
             if last_epoch != epoch_in_segment:
                 epoch_in_segment = last_epoch
                 found.scanned_epochs.append(EpochEntry(last_epoch, header.base_offset))
-            segment.note(
-                header.base_offset, header.next_offset, last_epoch, header.max_timestamp, header.size_bytes
-            )
+            segment.note_as_it_is(header)
     except CorruptBatch as error:
         if must_hold is None or segment.next_offset < must_hold:
             raise segment.broken(str(error), segment.size) from error

@@ -47,6 +47,7 @@ class Segment:
         "last_epoch",
         "log",
         "max_timestamp",
+        "newest_ms",
         "next_offset",
         "size",
     )
@@ -62,8 +63,10 @@ class Segment:
         self.flushed_size = 0
         #: end of the last batch, exclusive; `base_offset` while empty
         self.next_offset = base_offset
-        #: largest timestamp of all batches, -1 for none
+        #: largest timestamp of all batches, -1 for none: its age
         self.max_timestamp = -1
+        #: largest timestamp of the batches that have records, as compaction has emptied some; -1 for none
+        self.newest_ms = -1
         #: epoch of the last batch, -1 while empty
         self.last_epoch = -1
         #: monotonic time of the first append, or of the start that found records; None while empty
@@ -110,13 +113,12 @@ class Segment:
         assert position == self.size, f"{self.log.path} has {position} bytes, expected {self.size}"
         return position
 
-    def note(
-        self, base_offset: int, next_offset: int, leader_epoch: int, max_timestamp: int, size_bytes: int
-    ) -> None:
-        """Record a batch that lies after those recorded so far."""
-        position = self.size
+    def note(self, header: BatchHeader, base_offset: int, leader_epoch: int) -> None:
+        """Record a batch that lies after those recorded so far, as it was stamped: with this offset and
+        epoch."""
+        position, max_timestamp = self.size, header.max_timestamp
         if position - self._indexed_position > self.index_interval_bytes:
-            self.index.add(IndexEntry(base_offset - self.base_offset, position, self.max_timestamp))
+            self.index.add(IndexEntry(base_offset - self.base_offset, position, self.newest_ms))
             self._indexed_position = position
             self._is_index_durable = False
         offsets, positions = self._recent_offsets, self._recent_positions
@@ -125,11 +127,13 @@ class Segment:
         if len(offsets) > RECENT_BATCHES:
             del offsets[: RECENT_BATCHES // 2]
             del positions[: RECENT_BATCHES // 2]
-        self.size = position + size_bytes
-        self.next_offset = next_offset
+        self.size = position + header.size_bytes
+        self.next_offset = base_offset + header.last_offset_delta + 1
         self.last_epoch = leader_epoch
         if max_timestamp > self.max_timestamp:
             self.max_timestamp = max_timestamp
+        if max_timestamp > self.newest_ms and header.record_count:
+            self.newest_ms = max_timestamp
 
     def adopt(self) -> bool:
         """Use a file that is known to be whole, by its index and a walk over what comes after the last entry.
@@ -142,7 +146,7 @@ class Segment:
             for _, header in self._headers(self.size, self.log.size):
                 if header.base_offset != self.next_offset or header.leader_epoch < self.last_epoch:
                     return False
-                self._note_header(header)
+                self.note_as_it_is(header)
         except CorruptBatch:
             return False
         self.flushed_size = self.size
@@ -172,7 +176,7 @@ class Segment:
         self._is_index_durable = False
         self._restart_from(last)
         for header in kept:
-            self._note_header(header)
+            self.note_as_it_is(header)
         self.flushed_size = min(self.flushed_size, self.size)
         self._unverified_size = min(self._unverified_size, self.size)
 
@@ -203,18 +207,14 @@ class Segment:
         self.size = self._indexed_position = entry.position if entry else 0
         self.next_offset = self.base_offset + (entry.relative_offset if entry else 0)
         self.max_timestamp = entry.max_timestamp_before if entry else -1
+        self.newest_ms = self.max_timestamp
         self.last_epoch = -1
         del self._recent_offsets[:]
         del self._recent_positions[:]
 
-    def _note_header(self, header: BatchHeader) -> None:
-        self.note(
-            header.base_offset,
-            header.next_offset,
-            header.leader_epoch,
-            header.max_timestamp,
-            header.size_bytes,
-        )
+    def note_as_it_is(self, header: BatchHeader) -> None:
+        """Record a batch whose header has its offset and epoch."""
+        self.note(header, header.base_offset, header.leader_epoch)
 
     # --- finding ---------------------------------------------------------------------------------------
 
@@ -253,21 +253,25 @@ class Segment:
                 return position
         raise self.broken(f"offset {offset} is not there", start)
 
-    def find_timestamp(self, timestamp_ms: int) -> BatchHeader | None:
-        """The first batch with a record at or after `timestamp_ms`, by the batches' largest timestamps.
-        Raises: DiskError."""
-        if self.max_timestamp < timestamp_ms:
+    def find_timestamp(self, timestamp_ms: int, from_offset: int) -> BatchHeader | None:
+        """The first batch that reaches above `from_offset` and has a record at or after `timestamp_ms`, by
+        the batches' largest timestamps. Raises: DiskError."""
+        if self.newest_ms < timestamp_ms:
             return None
         start = self._start_at(lambda: self.index.floor_of_timestamp(timestamp_ms), with_time=True)
-        is_there = False
+        if from_offset > self.base_offset:
+            start = max(start, self.position_of(from_offset))
+        found = self._first_since(timestamp_ms, start)
+        if found is None and from_offset <= self.base_offset:
+            self._index_again()  # an earlier build has counted emptied batches in it
+            found = self._first_since(timestamp_ms, 0)
+        return found
+
+    def _first_since(self, timestamp_ms: int, start: int) -> BatchHeader | None:
         for _, header in self.headers(start, self.size):
-            if header.max_timestamp >= timestamp_ms:
-                if header.record_count:
-                    return header
-                is_there = True  # compaction has removed its records
-        if is_there:
-            return None
-        raise self.broken(f"no batch has timestamp {self.max_timestamp}", start)
+            if header.max_timestamp >= timestamp_ms and header.record_count:
+                return header
+        return None
 
     def _start_at(self, find: Callable[[], IndexEntry | None], *, with_time: bool = False) -> int:
         """The position of the index entry that `find` looks up, once its batch was found there; 0 without
@@ -301,7 +305,8 @@ class Segment:
         known = self.index.before(entry)
         newest = known.max_timestamp_before if known else -1
         for _, header in self._headers(known.position if known else 0, entry.position):
-            newest = max(newest, header.max_timestamp)
+            if header.record_count:
+                newest = max(newest, header.max_timestamp)
         return newest
 
     def _index_again(self) -> None:
@@ -313,8 +318,10 @@ class Segment:
             if position - indexed_position > self.index_interval_bytes:
                 self.index.add(IndexEntry(header.base_offset - self.base_offset, position, newest))
                 indexed_position = position
-            newest = max(newest, header.max_timestamp)
+            if header.record_count:
+                newest = max(newest, header.max_timestamp)
         self._indexed_position = indexed_position
+        self.newest_ms = newest
 
     def header_of(self, offset: int) -> BatchHeader:
         """The header of the batch that holds `offset`, below the end. Raises: DiskError."""

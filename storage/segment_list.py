@@ -64,11 +64,11 @@ class SegmentList:
         return self._segments[number] if number + 1 < len(self._segments) else None
 
     def find_timestamp(self, timestamp_ms: int, log_start_offset: int) -> BatchHeader | None:
-        """The first batch with a record at or after `timestamp_ms`, in segments that reach above the log
-        start. Raises: DiskError."""
+        """The first batch with a record at or after `timestamp_ms` that reaches above the log start. Raises:
+        DiskError."""
         for segment in self._segments:
             if segment.next_offset > log_start_offset:
-                header = segment.find_timestamp(timestamp_ms)
+                header = segment.find_timestamp(timestamp_ms, log_start_offset)
                 if header is not None:
                     return header
         return None

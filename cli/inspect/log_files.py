@@ -328,7 +328,8 @@ def time_index_rows(path: Path) -> Iterator[LogFileRow]:
             if problem is None:
                 header = parse_header(batch)
                 largest[header.base_offset] = timestamp
-                timestamp = max(timestamp, header.max_timestamp)
+                if header.record_count:
+                    timestamp = max(timestamp, header.max_timestamp)
     for entry, problem in _entries(path, _TIME_ENTRY):
         if not entry:
             yield LogFileRow("timeindex", {}, problem)

@@ -54,6 +54,14 @@ async def test_records_below_the_log_start_are_not_found() -> None:
     assert await find_record(log, 1000, world.clock) == (1001, 2)
 
 
+async def test_batches_below_the_log_start_are_passed_over() -> None:
+    log, world = await log_of(*(packed((1000 + n, 1000), NO_COMPRESSION) for n in (7, 1, 3, 2)))
+    await log.flush()
+    log.move_start(4)
+    for asked, expected in ((0, (1003, 4)), (1001, (1003, 4)), (1004, None), (1007, None)):
+        assert await find_record(log, asked, world.clock) == expected
+
+
 async def test_a_long_batch_is_walked_through_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(time_lookup, "SLICE_RECORDS", 2)
     records = [Record(offset, 1000 + offset, None, b"") for offset in range(7)]

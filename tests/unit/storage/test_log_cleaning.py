@@ -1,22 +1,29 @@
 """Compaction of a log: what readers, followers and the next start find, and what it leaves alone."""
 
 import errno
+import struct
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import replace
+from functools import partial
 from itertools import product
 from typing import Any
 
 import pytest
 
-from holdfast.protocol.record_batch import iter_batches, parse_header, with_header
+from holdfast.protocol.record_batch import BatchHeader, iter_batches, parse_header, with_header
 from holdfast.runtime.api import DiskError
 from holdfast.runtime.memory.disk import MemoryDisk
 from holdfast.runtime.memory.machine import settle
 from holdfast.storage import checkpoint, log_cleaning
 from holdfast.storage.core.faults import CorruptLog
-from holdfast.storage.core.files import CLEANED_SUFFIX, CLEANER_CHECKPOINT
+from holdfast.storage.core.files import (
+    CLEANED_SUFFIX,
+    CLEANER_CHECKPOINT,
+    TIME_INDEX_SUFFIX,
+    parse_offset_name,
+)
 from holdfast.storage.log import Log
 from holdfast.storage.log_cleaning import Uncleanable
 from tests.cases import slow
@@ -396,6 +403,60 @@ async def test_a_time_is_looked_up_among_the_records_that_are_left() -> None:
         found = log.batch_for_timestamp(time_ms)
         offsets = [] if found is None else [header.base_offset for header, _ in iter_batches(found)]
         assert offsets == [one.offset for one in expected[:1]]
+
+
+#: of a record that is left
+NEWEST_MS = 1023
+
+
+def newest(log: Log) -> int:
+    return max(one.timestamp_ms for one in records(log))
+
+
+async def with_a_removed_newest() -> tuple[MemoryDisk, Log]:
+    """A cleaned log without its newest record; only the header is left of the batch that had it."""
+    disk = MemoryDisk()
+    log = await open_log(disk, replace(CONFIG, segment_bytes=1000))
+    times = [9000 if n == 2 else 1000 + n for n in range(24)]
+    await append(log, [keyed([("a" if n < 4 else f"k{n}", "v")], time_ms=ms) for n, ms in enumerate(times)])
+    await clean(log)
+    assert newest(log) == NEWEST_MS
+    return disk, log
+
+
+@pytest.mark.parametrize("clean_stop", [True, False])
+async def test_the_newest_record_is_one_that_is_left(clean_stop: bool) -> None:
+    disk, log = await with_a_removed_newest()
+    assert log.max_timestamp == NEWEST_MS
+    await log.close(flush=clean_stop)
+    log = await open_log(disk, clean=clean_stop)
+    assert log.max_timestamp == NEWEST_MS
+
+
+async def test_times_are_found_by_an_index_of_an_earlier_build_which_counts_emptied_batches() -> None:
+    disk, log = await with_a_removed_newest()
+    headers = [header for header, _ in iter_batches(read_all(log))]
+    await log.close(flush=True)
+    for name in await disk.listdir(FOLDER):
+        base = parse_offset_name(name, TIME_INDEX_SUFFIX)
+        if base is not None:
+            disk.rot(f"{FOLDER}/{name}", partial(of_all_batches, headers, base))
+    log = await open_log(disk, clean=True)
+    for time_ms in (9000, NEWEST_MS, 1000, 1004):
+        found = log.batch_for_timestamp(time_ms)
+        first = next((one.offset for one in records(log) if one.timestamp_ms >= time_ms), None)
+        assert (None if found is None else parse_header(found).base_offset) == first
+    assert log.max_timestamp == NEWEST_MS
+
+
+def of_all_batches(headers: list[BatchHeader], base: int, index: bytes) -> bytes:
+    """A time index with the largest timestamps of all batches before."""
+    entries = []
+    for _, relative in struct.iter_unpack(">qI", index):
+        before = [one.max_timestamp for one in headers if base <= one.base_offset < base + relative]
+        entries.append(struct.pack(">qI", max(before), relative))
+    assert entries or not index
+    return b"".join(entries)
 
 
 # --- trouble -------------------------------------------------------------------------------------------
