@@ -1,25 +1,28 @@
-"""Compacts the closed segments of one log: maps keys, writes each segment anew, swaps it in.
+"""Compacts the closed segments of one log: maps keys, writes segments anew, swaps them in.
 
-Owns the steps and what a crash may find. A cleaned segment has the name, first and last offset of the old
-one. It is written beside it (`.cleaned`) and flushed; then readers get it at once, and its files take the
-old names one after the other: the old index goes first, so that none stands beside a log that it is not of.
-A start deletes what is still called `.cleaned`. `cleaner-offset-checkpoint` beside the segments says how far
+Owns the steps and what a crash may find. Small neighbours are written as one. A cleaned segment has the name
+and first offset of the oldest it is made of and the last offset of the newest. It is written beside them
+(`.cleaned`) and flushed; then readers get it at once, and its files take the oldest one's names one after the
+other: that one's index goes first, so that none stands beside a log that it is not of. Only when that is
+durable do the other ones go. A start deletes what is still called `.cleaned`, and a segment that begins
+within the one before it (`storage.recovery`). `cleaner-offset-checkpoint` beside the segments says how far
 the log was cleaned; it goes before the log's end falls below that. The log goes on meanwhile: where a
 truncation, retention or the end of the log comes first, what was written is thrown away.
-`storage.core.compaction` decides what stays.
+`storage.core.compaction` decides what stays, `storage.core.cleaner_plan` what becomes one.
 """
 
 from collections.abc import Awaitable, Callable, Container, Coroutine, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from typing import Any, NamedTuple, TypeVar
 
 from holdfast.protocol.frames import ATTACHMENT_MAX_BYTES
 from holdfast.protocol.record_batch import HEADER_SIZE, BatchHeader, Buffer, CorruptBatch, parse_header
 from holdfast.runtime.api import Disk, DiskError, File, FileMissing
 from holdfast.storage import checkpoint
-from holdfast.storage.core.cleaner_plan import Dirt, dirt_of
+from holdfast.storage.core.cleaner_plan import Dirt, SegmentShape, dirt_of, group_sizes
 from holdfast.storage.core.compaction import CleaningCounts, Compactor, KeyMap
 from holdfast.storage.core.config import LogConfig
 from holdfast.storage.core.files import CLEANED_SUFFIX, CLEANER_CHECKPOINT
@@ -187,11 +190,11 @@ class LogCleaning:
         try:
             keys = await self._keys(dirt, cut_count, tools)
             remembered = producers.ends()
-            for segment in self._closed(self._segments.base_offset, keys.end_offset):
+            for group in self._groups(config, keys.end_offset):
                 if self._cut_count != cut_count:
                     break
                 compactor = Compactor(keys, remembered, tools.wall_ms, config.delete_retention_ms)
-                await self._clean_segment(segment, cut_count, keys.end_offset, compactor, tools)
+                await self._clean_group(group, cut_count, keys.end_offset, compactor, tools)
                 counts.add(compactor.counts)
         except _Ended:
             return counts
@@ -209,6 +212,25 @@ class LogCleaning:
             and segment is not self._segments.active
         ]
 
+    def _groups(self, config: LogConfig, end_offset: int) -> list[list[Segment]]:
+        """The segments to be cleaned; neighbours that become one are together."""
+        closed = self._closed(self._segments.base_offset, end_offset)
+        shapes = [
+            SegmentShape(segment.base_offset, segment.next_offset, segment.size, segment.index.size_bytes)
+            for segment in closed
+        ]
+        rest = iter(closed)
+        return [
+            list(islice(rest, size)) for size in group_sizes(shapes, config, self._epochs_start, end_offset)
+        ]
+
+    @property
+    def _epochs_start(self) -> int:
+        """Where the leader epochs begin. By that a start tells segments that were being deleted: none that
+        begins below may have others merged into it."""
+        entries = self._epochs.entries
+        return entries[0].start_offset if entries else 0
+
     async def _keys(self, dirt: Dirt, cut_count: int, tools: CleanerTools) -> KeyMap:
         keys = KeyMap(tools.memory_bytes, self.clean_offset)
         for segment in self._closed(dirt.start_offset, dirt.end_offset):
@@ -222,55 +244,67 @@ class LogCleaning:
             await reader.close()
         return keys
 
-    async def _clean_segment(
-        self, segment: Segment, cut_count: int, end_offset: int, compactor: Compactor, tools: CleanerTools
-    ) -> None:
-        if not segment.is_open:
-            return
-        await self._discard(segment.base_offset)
-        reader = await self._reader(segment, cut_count, tools)
-        made: list[Segment] = []
-        try:
-            await self._write_anew(reader, made, end_offset, compactor, tools)
-        except Exception as error:
-            await self._end(reader, made)
-            is_of_log = error is self._guard.failure
-            if isinstance(error, DiskError) and not (is_of_log or self._guard.is_usable):
-                raise _Ended from None  # its folder may be gone
-            raise
-        await self._end(reader, made)
-
-    async def _write_anew(
+    async def _clean_group(
         self,
-        reader: "_Reader",
-        made: list[Segment],
+        group: list[Segment],
+        cut_count: int,
         end_offset: int,
         compactor: Compactor,
         tools: CleanerTools,
     ) -> None:
-        """Write the segment anew, into `made`, and swap that in when it differs. `end_offset`: of the map of
-        keys."""
-        old = reader.segment
+        if not group[0].is_open:  # the first to go: retention begins with the oldest
+            return
+        base_offset = group[0].base_offset
+        await self._discard(base_offset)
+        made: list[Segment] = []
+        try:
+            await self._write_anew(group, made, cut_count, end_offset, compactor, tools)
+        except Exception as error:
+            await self._end(base_offset, made)
+            is_of_log = error is self._guard.failure
+            if isinstance(error, DiskError) and not (is_of_log or self._guard.is_usable):
+                raise _Ended from None  # its folder may be gone
+            raise
+        await self._end(base_offset, made)
+
+    async def _write_anew(
+        self,
+        group: list[Segment],
+        made: list[Segment],
+        cut_count: int,
+        end_offset: int,
+        compactor: Compactor,
+        tools: CleanerTools,
+    ) -> None:
+        """Write the segments anew as one, into `made`, and swap that in when it differs. `end_offset`: of the
+        map of keys."""
+        first = group[0]
         cleaned = await Segment.open(
-            self._disk, self._folder, old.base_offset, old.index_interval_bytes, CLEANED_SUFFIX
+            self._disk, self._folder, first.base_offset, first.index_interval_bytes, CLEANED_SUFFIX
         )
         made.append(cleaned)
-        while batches := await self._next(reader):
-            _write(cleaned, await _computed(tools, partial(_compacted, compactor, batches)))
+        for segment in group:
+            reader = await self._reader(segment, cut_count, tools)
+            try:
+                while batches := await self._next(reader):
+                    _write(cleaned, await _computed(tools, partial(_compacted, compactor, batches)))
+            except Exception:
+                await reader.close()
+                raise
+            await reader.close()  # the last handle: the renames free an old file, in their thread
         _write(cleaned, compactor.end())
-        if compactor.has_changed:
+        if compactor.has_changed or len(group) > 1:
             await cleaned.flush_whole()
-            await reader.close()  # the last handle: the renames free the old file, in their thread
-            await tools.in_turn(partial(self._swap, old, cleaned, reader.cut_count, end_offset))
+            changed_offset = end_offset if compactor.has_changed else 0
+            await tools.in_turn(partial(self._swap, group, cleaned, cut_count, changed_offset))
 
-    async def _end(self, reader: "_Reader", made: list[Segment]) -> None:
-        """Close what was read, and delete what was written unless it belongs to the log now."""
-        await reader.close()
+    async def _end(self, base_offset: int, made: list[Segment]) -> None:
+        """Delete what was written unless it belongs to the log now."""
         for cleaned in made:
             if cleaned not in self._segments:
                 await cleaned.close()
         if not all(cleaned in self._segments for cleaned in made):
-            await self._discard(reader.segment.base_offset)
+            await self._discard(base_offset)
 
     async def _reader(self, segment: Segment, cut_count: int, tools: CleanerTools) -> "_Reader":
         path = segment_paths(self._folder, segment.base_offset)[-1]
@@ -304,25 +338,33 @@ class LogCleaning:
 
     # --- the swap --------------------------------------------------------------------------------------
 
-    async def _swap(self, old: Segment, cleaned: Segment, cut_count: int, end_offset: int) -> None:
-        """Put a cleaned segment in the place of the old one, unless that is there no more."""
-        if self._cut_count != cut_count or not old.is_open or not self._guard.is_usable:
+    async def _swap(self, old: list[Segment], cleaned: Segment, cut_count: int, changed_offset: int) -> None:
+        """Put a cleaned segment in the place of the old ones, unless one of them is there no more."""
+        if self._cut_count != cut_count or not old[0].is_open or not self._guard.is_usable:
             return
-        if self.changed_offset < end_offset:
-            await self._store(end_offset)
-            self.changed_offset = end_offset
-        paths = segment_paths(self._folder, old.base_offset)
+        if len(old) > 1 and old[0].base_offset < self._epochs_start:
+            return
+        if self.changed_offset < changed_offset:
+            await self._store(changed_offset)
+            self.changed_offset = changed_offset
+        paths = segment_paths(self._folder, old[0].base_offset)
         async with self._guard.change("compact"):
             await self._flusher.wait_idle()
             self._segments.exchange(old, cleaned)  # readers find it from here on
-            self._flusher.forget([old])
-            await old.close()
+            self._flusher.forget(old)
+            for segment in old:
+                await segment.close()
             for path in paths[:-1]:
                 await self._disk.unlink(path)
             # the log before its index: an index beside no log of its own is no proof of anything
             for file, path in zip(reversed(cleaned.files), reversed(paths), strict=True):
                 await file.rename(path)
             await self._disk.sync_folder(self._folder)
+            if len(old) > 1:
+                for segment in old[1:]:
+                    for path in segment_paths(self._folder, segment.base_offset):
+                        await self._disk.unlink(path)
+                await self._disk.sync_folder(self._folder)
 
     async def _discard(self, base_offset: int) -> None:
         for path in segment_paths(self._folder, base_offset):
@@ -339,7 +381,6 @@ class _Reader:
         self.segment = segment
         #: of the log, when what reads was begun
         self.cut_count = cut_count
-        self._is_closed = False
         self._file = file
         self._epochs = epochs
         self._tools = tools
@@ -348,10 +389,7 @@ class _Reader:
         self._next_offset = segment.base_offset
 
     async def close(self) -> None:
-        """Also a second time."""
-        if not self._is_closed:
-            self._is_closed = True
-            await self._file.close()
+        await self._file.close()
 
     async def next(self) -> list[_Batch]:
         """Raises: DiskError, CorruptLog, _Ended."""

@@ -6,7 +6,8 @@ before the first invalid batch: bad crc, zeros, cut short, wrong offset, falling
 searches for valid batches after that one: what follows a hole was not reported as flushed. What is kept is
 durable on return, so that a second crash cannot lose it. All that was for bytes that may never have reached
 the disk: an invalid batch or a missing segment in what was flushed is damage. Then nothing is cut, and the
-log is refused: CorruptLog.
+log is refused: CorruptLog. A segment that begins within the one before it was merged into that one by the
+cleaner, and is deleted.
 """
 
 import logging
@@ -86,13 +87,19 @@ async def open_segments(
     must_hold = max(recovery_point, durable_offset)
     bases, other_names = await _base_offsets(disk, folder)
     found = RecoveredSegments([], RecoveryReport(other_names=other_names))
+    merged: list[int] = []
     try:
         names_changed = await _drop_cleaned(disk, folder, other_names)
         names_changed |= await _finish_deletion(disk, folder, bases, history_start)
         if clean or not may_begin_later or history_start < recovery_point:
             _check_beginning(folder, bases, clean=clean, history_start=history_start)
-        for number, base_offset in enumerate(bases):
+        for base_offset in tuple(bases):
+            number = len(found.segments)
             expected = found.segments[-1].next_offset if found.segments else base_offset
+            if base_offset < expected and _holds_others(found.segments[-1]):
+                merged.append(base_offset)
+                bases.remove(base_offset)
+                continue
             if base_offset != expected:
                 found.report.reason = f"segment {base_offset} should begin at {expected}"
                 if clean or expected < must_hold:
@@ -119,6 +126,9 @@ async def open_segments(
         for segment in found.segments:
             await segment.close()
         raise
+    for base_offset in merged:
+        await _unlink(disk, folder, base_offset)
+        names_changed = True
     dropped = bases[len(found.segments) :]
     if is_below:
         dropped = bases
@@ -175,11 +185,27 @@ async def _finish_deletion(disk: Disk, folder: str, bases: list[int], history_st
     """Finish a deletion by retention that a stop interrupted, also across a gap; True when there was one."""
     is_some = False
     while len(bases) > 1 and bases[1] <= history_start:
-        for path in segment_paths(folder, bases.pop(0)):
-            if await disk.exists(path):
-                await disk.unlink(path)
+        await _unlink(disk, folder, bases.pop(0))
         is_some = True
     return is_some
+
+
+async def _unlink(disk: Disk, folder: str, base_offset: int) -> None:
+    """Delete what there is of a segment."""
+    for path in segment_paths(folder, base_offset):
+        if await disk.exists(path):
+            await disk.unlink(path)
+
+
+def _holds_others(segment: Segment) -> bool:
+    """It ends where it seems to: its last batch, whose crc covers how many offsets it has, says so. Then what
+    begins within it was merged into it. Raises: DiskError."""
+    position = segment.position_of(segment.next_offset - 1)
+    try:
+        check_batch(segment.log.read_at(position, segment.size - position))
+    except CorruptBatch:
+        return False
+    return True
 
 
 async def _forget_history(disk: Disk, folder: str) -> None:

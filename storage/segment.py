@@ -13,15 +13,11 @@ from collections.abc import Callable, Iterator, Sequence
 
 from holdfast.protocol.record_batch import HEADER_SIZE, BatchHeader, CorruptBatch, parse_header
 from holdfast.runtime.api import Buffer, Disk, File
-from holdfast.storage.core.config import LogConfig
+from holdfast.storage.core.config import SEGMENT_OFFSETS_MAX, LogConfig
 from holdfast.storage.core.faults import CorruptLog
 from holdfast.storage.core.files import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, offset_path
 from holdfast.storage.index import DamagedIndex, IndexEntry, SegmentIndex
 
-#: Largest offset within a segment: the index has 32 bits, of which Kafka leaves the sign bit free.
-RELATIVE_OFFSET_MAX = (1 << 31) - 1
-#: Relative offsets reserved for the records of one batch.
-_BATCH_RECORDS_MAX = 1 << 24
 #: Newest batches whose positions are remembered; dropped in halves.
 RECENT_BATCHES = 512
 #: Bytes read at once by a walk over headers.
@@ -104,7 +100,7 @@ class Segment:
         return (
             self.size + next_size_bytes > config.segment_bytes
             or self.index.size_bytes >= config.index_max_bytes
-            or self.next_offset - self.base_offset > RELATIVE_OFFSET_MAX - _BATCH_RECORDS_MAX
+            or self.next_offset - self.base_offset > SEGMENT_OFFSETS_MAX
         )
 
     def write(self, buffers: Sequence[Buffer]) -> int:

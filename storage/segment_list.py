@@ -85,11 +85,15 @@ class SegmentList:
         self._bases.append(segment.base_offset)
         self.active = segment
 
-    def exchange(self, old: Segment, new: Segment) -> None:
-        """Put a segment of the same offsets in the place of one that is not active."""
-        assert old is not self.active
-        assert (new.base_offset, new.next_offset) == (old.base_offset, old.next_offset)
-        self._segments[self._segments.index(old)] = new
+    def exchange(self, old: Sequence[Segment], new: Segment) -> None:
+        """Put a segment of the same offsets in the place of neighbours, none of which is active."""
+        assert self.active not in old
+        assert (new.base_offset, new.next_offset) == (old[0].base_offset, old[-1].next_offset)
+        first = self._segments.index(old[0])
+        behind = first + len(old)
+        assert self._segments[first:behind] == list(old)
+        self._segments[first:behind] = [new]
+        self._bases[first:behind] = [new.base_offset]
 
     def drop_first(self, count: int) -> list[Segment]:
         """Remove and return the oldest segments; never the active one."""

@@ -1,4 +1,5 @@
-"""Which log is compacted next, up to which offset, and how fast its bytes may be read (Kafka's rules).
+"""Which log is compacted next, up to which offset, which of its segments become one, and how fast its bytes
+may be read (Kafka's rules).
 
 Owns the dirty ratio: bytes that came since the last cleaning, as a share of all that may be cleaned. Only
 closed segments that are committed, durable and older than `min.compaction.lag.ms` may be. Reads nothing.
@@ -8,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from holdfast.storage.core.config import LogConfig
+from holdfast.storage.core.config import SEGMENT_OFFSETS_MAX, LogConfig
 from holdfast.storage.core.retention import SegmentAge
 
 
@@ -57,6 +58,45 @@ class Dirt(NamedTuple):
         """Share of the bytes that is dirty; 0 when nothing is there."""
         all_bytes = self.clean_bytes + self.dirty_bytes
         return self.dirty_bytes / all_bytes if all_bytes else 0.0
+
+
+class SegmentShape(NamedTuple):
+    """What the rule of merging needs to know of a closed segment."""
+
+    base_offset: int
+    #: end of the segment, exclusive
+    next_offset: int
+    size_bytes: int
+    index_bytes: int
+
+
+def group_sizes(
+    closed: Sequence[SegmentShape], config: LogConfig, start_offset: int, end_offset: int
+) -> list[int]:
+    """How many neighbours, oldest first, are written anew as one segment each. Together they are no larger
+    than a segment may be, by the sizes from before: what this cleaning makes small is merged by the next
+    one. A segment that begins below `start_offset` or ends above `end_offset` stays alone."""
+    sizes: list[int] = []
+    size_bytes = index_bytes = first_offset = 0
+    may_grow = False
+    for segment in closed:
+        is_inside = segment.base_offset >= start_offset and segment.next_offset <= end_offset
+        if (
+            may_grow
+            and is_inside
+            and size_bytes + segment.size_bytes <= config.segment_bytes
+            and index_bytes + segment.index_bytes <= config.index_max_bytes
+            and segment.next_offset - first_offset <= SEGMENT_OFFSETS_MAX
+        ):
+            sizes[-1] += 1
+        else:
+            sizes.append(1)
+            size_bytes = index_bytes = 0
+            first_offset = segment.base_offset
+        size_bytes += segment.size_bytes
+        index_bytes += segment.index_bytes
+        may_grow = is_inside
+    return sizes
 
 
 def dirt_of(

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 #: Positions in an index have 32 bits, of which Kafka leaves the sign bit free.
 SEGMENT_BYTES_MAX = (1 << 31) - 1
+#: Offsets that a segment may span before a batch is added: 2^31 - 1 without those of a largest batch.
+SEGMENT_OFFSETS_MAX = (1 << 31) - 1 - (1 << 24)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from holdfast.storage.core.cleaner_plan import Dirt, dirt_of, is_due
+from holdfast.storage.core.cleaner_plan import Dirt, SegmentShape, dirt_of, group_sizes, is_due
 from holdfast.storage.core.config import LogConfig
 from holdfast.storage.core.pacer import Pacer
 from holdfast.storage.core.retention import SegmentAge
@@ -58,6 +58,40 @@ def test_a_log_is_due_when_it_is_dirty_enough_or_has_waited(
 ) -> None:
     config = LogConfig(min_cleanable_dirty_ratio=ratio, max_compaction_lag_ms=max_lag_ms)
     assert is_due(dirt, config, oldest_ms=oldest_ms, wall_ms=WALL_MS) is due
+
+
+def shapes(*sizes: int, offsets: int = 10, index_bytes: int = 0) -> list[SegmentShape]:
+    """Neighbours of these sizes."""
+    return [
+        SegmentShape(offsets * number, offsets * (number + 1), size, index_bytes)
+        for number, size in enumerate(sizes)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("closed", "start", "end", "sizes"),
+    [
+        ([], 0, 0, []),
+        (shapes(100), 0, 10, [1]),
+        (shapes(60, 40), 0, 20, [2]),
+        (shapes(60, 41), 0, 20, [1, 1]),
+        (shapes(10, 100, 10, 10, 80, 1), 0, 60, [1, 1, 3, 1]),
+        (shapes(120, 1, 1), 0, 30, [1, 2]),
+        # what begins below the epochs, or ends above the map of keys, stays alone
+        (shapes(1, 1, 1, 1), 1, 40, [1, 3]),
+        (shapes(1, 1, 1, 1), 0, 39, [3, 1]),
+        (shapes(1, 1, 1, 1), 11, 30, [1, 1, 1, 1]),
+        # limits of the index, and of its offsets
+        (shapes(1, 1, 1, index_bytes=500), 0, 30, [2, 1]),
+        (shapes(1, 1, 1, offsets=1 << 30), 0, 3 << 30, [1, 1, 1]),
+        (shapes(1, 1, 1, offsets=1 << 29), 0, 3 << 29, [3]),
+    ],
+)
+def test_neighbours_become_one_as_long_as_a_segment_may_be(
+    closed: list[SegmentShape], start: int, end: int, sizes: list[int]
+) -> None:
+    config = LogConfig(segment_bytes=100, index_max_bytes=1_000)
+    assert group_sizes(closed, config, start, end) == sizes
 
 
 def test_pauses_keep_the_rate() -> None:
