@@ -14,9 +14,13 @@ from typing import Any, TypeAlias
 from kio.static.protocol import Entity
 
 from holdfast.kafka_listener.core.schema import REQUIRED, FieldShape, shapes
+from holdfast.protocol.schema.fields import STRING_MAX
 
 #: Most elements of all arrays of one request, if its API has no lower limit.
 ITEMS_MAX = 100_000
+#: Most bytes of a string. Kafka ends the connection for a longer one, too, and no message between brokers can
+#: carry it.
+STRING_BYTES_MAX = STRING_MAX
 
 
 class MalformedRequest(ValueError):
@@ -97,6 +101,8 @@ def _sized(read_length: Read, convert: Callable[[memoryview], Any], *, nullable:
 
 
 def _text(view: memoryview) -> str:
+    if len(view) > STRING_BYTES_MAX:
+        raise MalformedRequest(f"a string of {len(view)} bytes; it may have {STRING_BYTES_MAX}")
     return str(view, "utf-8")
 
 

@@ -10,6 +10,7 @@ from holdfast.kafka_listener.core.api_table import KafkaApi, request_type, respo
 from holdfast.kafka_listener.core.envelope import ITEMS_MAX_OF, read_head, read_request, write_response
 from holdfast.kafka_listener.core.schema_reader import ITEMS_MAX, Cursor, MalformedRequest, read_message
 from holdfast.kafka_listener.core.schema_writer import COPIED_MAX_BYTES, write_message
+from holdfast.protocol.schema.fields import STRING_MAX
 from tests.unit.kafka_listener.samples import SERVED, kafka_sample, plain, served_id
 
 every_version = pytest.mark.parametrize(("api", "version"), SERVED, ids=served_id)
@@ -103,6 +104,24 @@ HOSTILE = {
 def test_hostile_lengths_are_an_error_and_cost_no_memory(version: int, data: bytes) -> None:
     with pytest.raises(MalformedRequest):
         read_message(request_type(KafkaApi.METADATA, version), Cursor(memoryview(data)))
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_a_string_is_as_long_as_one_between_brokers_may_be(version: int) -> None:
+    """Kafka's own limit. What clients send is passed on, and must not break a broker's own connection."""
+    schema: Any = request_type(KafkaApi.INCREMENTAL_ALTER_CONFIGS, version)
+
+    def with_value(text: str) -> memoryview:
+        configs = [{"name": "retention.ms", "config_operation": 0, "value": text}]
+        row = {"resource_type": 2, "resource_name": "t", "configs": configs}
+        return memoryview(b"".join(write_message(schema, {"resources": [row], "validate_only": False})))
+
+    longest = "x" * STRING_MAX
+    read = read_message(schema, Cursor(with_value(longest)))
+    assert read.resources[0].configs[0].value == longest
+    if schema.__flexible__:  # else its length has no such number
+        with pytest.raises(MalformedRequest, match="a string of 32768 bytes"):
+            read_message(schema, Cursor(with_value(longest + "x")))
 
 
 def test_what_is_looked_up_one_by_one_is_asked_for_in_small_numbers() -> None:
