@@ -38,6 +38,7 @@ TRANSLATIONS: dict[KafkaApi, Translation] = {
     KafkaApi.INIT_PRODUCER_ID: producer_ids.init_producer_id,
     KafkaApi.OFFSET_FOR_LEADER_EPOCH: offsets.offset_for_leader_epoch,
     KafkaApi.DESCRIBE_CONFIGS: configs.describe_configs,
+    KafkaApi.ALTER_CONFIGS: configs.alter_configs,
     KafkaApi.DESCRIBE_LOG_DIRS: cluster.describe_log_dirs,
     KafkaApi.CREATE_PARTITIONS: topics.create_partitions,
     KafkaApi.DELETE_GROUPS: groups.delete_groups,

@@ -178,6 +178,25 @@ def alter(key: str, value: str | None, *, name: str = "t", kind: int = 2, operat
     return {"resources": [row], "validate_only": False}
 
 
+def replace_configs(*pairs: tuple[str, str | None], name: str = "t", kind: int = 2) -> Fields:
+    configs = [{"name": key, "value": value} for key, value in pairs]
+    row = {"resource_type": kind, "resource_name": name, "configs": configs}
+    return {"resources": [row], "validate_only": False}
+
+
+def quotas_of(kind: str, match_type: int, match: str | None = None, *, strict: bool = False) -> Fields:
+    component = {"entity_type": kind, "match_type": match_type, "match": match}
+    return {"components": [component], "strict": strict}
+
+
+def set_quota(
+    kind: str, name: str | None, key: str = "producer_byte_rate", value: float = 1e6, *, remove: bool = False
+) -> Fields:
+    entity = [{"entity_type": kind, "entity_name": name}]
+    ops = [{"key": key, "value": value, "remove": remove}]
+    return {"entries": [{"entity": entity, "ops": ops}], "validate_only": False}
+
+
 def describe_config(kind: int, name: str) -> Fields:
     return {"resources": [{"resource_type": kind, "resource_name": name, "configuration_keys": None}]}
 
@@ -370,6 +389,100 @@ ROWS: tuple[Row | Bytes, ...] = (
         "invalid_config",
         NONE,
         "Holdfast tells of a misspelt key also when it is removed.",
+    ),
+    Row("set an endless value", K.INCREMENTAL_ALTER_CONFIGS, 1, alter("retention.ms", "1" * 32_768), CLOSED),
+    Row("replace values", K.ALTER_CONFIGS, 2, replace_configs(("retention.ms", "100000000000000")), NONE),
+    Row(
+        "replace by a bad value", K.ALTER_CONFIGS, 2, replace_configs(("retention.ms", "x")), "invalid_config"
+    ),
+    Row("replace by an unknown key", K.ALTER_CONFIGS, 2, replace_configs(("nothing", "x")), "invalid_config"),
+    Row("replace by null", K.ALTER_CONFIGS, 2, replace_configs(("retention.ms", None)), "invalid_request"),
+    Row(
+        "replace a key twice",
+        K.ALTER_CONFIGS,
+        2,
+        replace_configs(("retention.ms", "1"), ("retention.ms", "2")),
+        "invalid_request",
+    ),
+    Row("replace by nothing", K.ALTER_CONFIGS, 0, replace_configs(), NONE),
+    Row(
+        "replace values of a missing topic",
+        K.ALTER_CONFIGS,
+        2,
+        replace_configs(("retention.ms", "1"), name="missing"),
+        "unknown_topic_or_partition",
+    ),
+    Row(
+        "replace values of an unknown kind",
+        K.ALTER_CONFIGS,
+        2,
+        replace_configs(("retention.ms", "1"), kind=99),
+        "invalid_request",
+    ),
+    # quotas
+    Row("set a client's quota", K.ALTER_CLIENT_QUOTAS, 1, set_quota("client-id", "c"), NONE),
+    Row("set all clients' quota", K.ALTER_CLIENT_QUOTAS, 1, set_quota("client-id", None), NONE),
+    Row(
+        "set an unknown quota", K.ALTER_CLIENT_QUOTAS, 1, set_quota("client-id", "c", "x"), "invalid_request"
+    ),
+    Row(
+        "set a quota of 0", K.ALTER_CLIENT_QUOTAS, 1, set_quota("client-id", "c", value=0), "invalid_request"
+    ),
+    Row(
+        "set half a byte", K.ALTER_CLIENT_QUOTAS, 1, set_quota("client-id", "c", value=0.5), "invalid_request"
+    ),
+    Row(
+        "set a quota of an unknown kind", K.ALTER_CLIENT_QUOTAS, 1, set_quota("host", "c"), "invalid_request"
+    ),
+    Row(
+        "set a user's quota",
+        K.ALTER_CLIENT_QUOTAS,
+        1,
+        set_quota("user", "u"),
+        "invalid_request",
+        NONE,
+        "Holdfast has no users.",
+    ),
+    Row("describe a client's quota", K.DESCRIBE_CLIENT_QUOTAS, 1, quotas_of("client-id", 0, "c"), NONE),
+    Row("describe quotas of none", K.DESCRIBE_CLIENT_QUOTAS, 1, quotas_of("client-id", 0, "none"), NONE),
+    Row("describe every quota", K.DESCRIBE_CLIENT_QUOTAS, 0, {"components": [], "strict": False}, NONE),
+    Row("describe quotas of users", K.DESCRIBE_CLIENT_QUOTAS, 1, quotas_of("user", 2), NONE),
+    Row(
+        "describe quotas of an unknown kind",
+        K.DESCRIBE_CLIENT_QUOTAS,
+        1,
+        quotas_of("host", 2),
+        "invalid_request",
+        "unsupported_version",
+        "Holdfast serves this version: the kind is wrong.",
+    ),
+    Row(
+        "describe quotas by an unknown match",
+        K.DESCRIBE_CLIENT_QUOTAS,
+        1,
+        quotas_of("client-id", 3),
+        "invalid_request",
+    ),
+    Row(
+        "describe a quota without its name",
+        K.DESCRIBE_CLIENT_QUOTAS,
+        1,
+        quotas_of("client-id", 0),
+        "invalid_request",
+    ),
+    Row(
+        "remove a client's quota",
+        K.ALTER_CLIENT_QUOTAS,
+        1,
+        set_quota("client-id", "c", remove=True),
+        NONE,
+    ),
+    Row(
+        "remove all clients' quota",
+        K.ALTER_CLIENT_QUOTAS,
+        1,
+        set_quota("client-id", None, remove=True),
+        NONE,
     ),
     Row("describe a topic's configs", K.DESCRIBE_CONFIGS, 4, describe_config(2, "t"), NONE),
     Row(

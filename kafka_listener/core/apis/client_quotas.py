@@ -118,7 +118,7 @@ def alter_client_quotas(request: Request, cluster: ClusterView) -> Outcome:
     def answer(response: IncrementalAlterConfigsResponse) -> Outcome:
         if response.error_code:
             return refused(response.error_code, response.error_message or "")
-        return rows((kafka_code(row.error_code), row.error_message) for row in response.responses)
+        return rows((_code_of(row.error_code), row.error_message) for row in response.responses)
 
     def refused(code: int, text: str) -> Outcome:
         return rows((admin_code(code), text) for _ in resources)
@@ -126,6 +126,11 @@ def alter_client_quotas(request: Request, cluster: ClusterView) -> Outcome:
     if not resources:
         return rows(())
     return Ask(IncrementalAlterConfigsRequest(request.message.validate_only, resources), answer, refused)
+
+
+def _code_of(code: int) -> int:
+    """Kafka's code of a change: for it a quota is no configuration."""
+    return kafka_code(ErrorCode.INVALID_REQUEST if code == ErrorCode.INVALID_CONFIG else code)
 
 
 def _entry_problem(entry: Any) -> str | None:

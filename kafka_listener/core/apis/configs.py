@@ -1,4 +1,4 @@
-"""DescribeConfigs and IncrementalAlterConfigs, of topics and of the cluster.
+"""DescribeConfigs, AlterConfigs and IncrementalAlterConfigs, of topics and of the cluster.
 
 Kafka asks for single brokers too. Here a broker's own values are in its file; what is dynamic counts for the
 whole cluster, so a broker is described as the cluster is.
@@ -111,7 +111,22 @@ def _described_key(config: DescribedConfig, options: Any) -> Fields:
     }
 
 
-# --- IncrementalAlterConfigs ---------------------------------------------------------------------------
+# --- AlterConfigs and IncrementalAlterConfigs ----------------------------------------------------------
+
+
+def alter_configs(request: Request, cluster: ClusterView) -> Outcome:
+    """The values of topics, or with an empty name of the cluster: those that are given, and no others. What
+    this broker knows to be set besides is removed; the broker forwards it."""
+    message = request.message
+    resources: list[AlterConfigsResource] = []
+    for resource in message.resources:
+        kind, name = resource.resource_type, resource.resource_name
+        given = {one.name for one in resource.configs}
+        others = [key for key in sorted(cluster.image.configs.get((kind, name), ())) if key not in given]
+        changes = [AlterableConfig(one.name, ConfigOperation.SET, one.value) for one in resource.configs]
+        changes += [AlterableConfig(key, ConfigOperation.DELETE, None) for key in others]
+        resources.append(AlterConfigsResource(kind, name, tuple(changes)))
+    return _asked_to_alter(message.validate_only, resources, [])
 
 
 def incremental_alter_configs(request: Request, cluster: ClusterView) -> Outcome:
@@ -129,6 +144,15 @@ def incremental_alter_configs(request: Request, cluster: ClusterView) -> Outcome
             configs = tuple(AlterableConfig(one.name, one.config_operation, one.value) for one in changes)
             resources.append(AlterConfigsResource(kind, name, configs))
 
+    return _asked_to_alter(message.validate_only, resources, done)
+
+
+def _asked_to_alter(
+    validate_only: bool, resources: Sequence[AlterConfigsResource], done: Sequence[AlterConfigsResult]
+) -> Outcome:
+    """The question about these resources; the answer has the rows that are `done` as well."""
+    answered = [_altered(row, kafka_code(row.error_code), row.error_message) for row in done]
+
     def answer(response: IncrementalAlterConfigsResponse) -> Outcome:
         if response.error_code:
             return refused(response.error_code, response.error_message or "")
@@ -140,10 +164,9 @@ def incremental_alter_configs(request: Request, cluster: ClusterView) -> Outcome
             "responses": [_altered(resource, admin_code(code), text) for resource in resources] + answered
         }
 
-    answered = [_altered(row, kafka_code(row.error_code), row.error_message) for row in done]
     if not resources:
         return {"responses": answered}
-    return Ask(IncrementalAlterConfigsRequest(message.validate_only, tuple(resources)), answer, refused)
+    return Ask(IncrementalAlterConfigsRequest(validate_only, tuple(resources)), answer, refused)
 
 
 def _removes_a_throttle(config: Any) -> bool:

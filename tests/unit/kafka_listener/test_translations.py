@@ -31,6 +31,7 @@ from holdfast.protocol.messages.committed_offsets import (
 )
 from holdfast.protocol.messages.configs import (
     AlterConfigsResult,
+    ConfigOperation,
     DescribeConfigsRequest,
     DescribeConfigsResponse,
     DescribeConfigsResult,
@@ -669,6 +670,34 @@ def test_to_remove_a_throttle_succeeds_where_nothing_can_be_throttled() -> None:
     )
     answer = mixed.answer(IncrementalAlterConfigsResponse(0, None, rows))
     assert [row["resource_name"] for row in answer["responses"]] == ["t", "2", "1"]
+
+
+def test_the_values_of_a_topic_are_replaced_as_a_whole() -> None:
+    """The topic has retention.ms of its own; what the old request does not name is removed."""
+    rows = [
+        {"resource_type": 2, "resource_name": "t", "configs": [{"name": "flush.ms", "value": "9"}]},
+        {"resource_type": 2, "resource_name": "u", "configs": [{"name": "retention.ms", "value": None}]},
+        {"resource_type": 2, "resource_name": "t", "configs": [{"name": "retention.ms", "value": "7"}]},
+        {"resource_type": 4, "resource_name": "", "configs": []},
+    ]
+    fields = {"resources": rows, "validate_only": True}
+    for version in (0, 2):
+        ask = asks(KafkaApi.ALTER_CONFIGS, version, fields)
+        question = ask.message
+        assert isinstance(question, IncrementalAlterConfigsRequest)
+        assert question.validate_only
+        set_, delete = ConfigOperation.SET, ConfigOperation.DELETE
+        assert [
+            (row.resource_name, [(one.name, one.config_operation, one.value) for one in row.configs])
+            for row in question.resources
+        ] == [
+            ("t", [("flush.ms", set_, "9"), ("retention.ms", delete, None)]),
+            ("u", [("retention.ms", set_, None)]),
+            ("t", [("retention.ms", set_, "7")]),
+            ("", []),
+        ]
+        response: Any = ask.refused(ErrorCode.INVALID_CONFIG, "why")
+        assert [row["resource_name"] for row in response["responses"]] == ["t", "u", "t", ""]
 
 
 def test_to_set_a_throttle_is_the_controllers_to_refuse() -> None:
