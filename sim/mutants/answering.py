@@ -33,12 +33,6 @@ CUT_OFF = Setting(
 )
 #: readers that seek, with fetches of all sizes
 WANDERING = Setting(faults={"kill_leader": 1}, shape={"wanderers": 3}, gap_ms=3_000)
-#: a fetch brings a follower one batch, and there is much
-TRICKLE = Setting(
-    faults={"cut_followers": 2, "isolate_broker": 1},
-    shape={"small_fetches": True, "partitions": 4, "send_gap_ms": 40},
-    gap_ms=3_000,
-)
 #: controllers come back while each of them is asked alone
 ASKED_ALONE = Setting(
     faults={
@@ -163,9 +157,3 @@ def one_late_row_spoils_all(original: Any, self: Any, now_ms: int) -> list[Any]:
 def large_batches_are_never_read() -> Changes:
     """A consumer whose fetches are smaller than the next batch gets nothing, for ever."""
     return begin(FetchFill, "_read", "is_first = is_first and row.log_end_offset >= 0")
-
-
-@mutant(breaks="R80", by="R80", setting=TRICKLE, killed_by="R80@1")
-def rows_in_order_of_partitions() -> Changes:
-    """What has no room in an answer comes behind what is due again by then: the last partition starves."""
-    return begin(FetchPath, "_answer_session", "session.due_rows = dict(sorted(session.due_rows.items()))")

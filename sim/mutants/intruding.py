@@ -108,7 +108,7 @@ def other_quorums_fetch() -> Changes:
     return patch(answers, "check_fetch", "request.voter_ids is not None", "False")
 
 
-@mutant(breaks="R30", by="R25", setting=INTRUDED, killed_by="R25@1")
+@mutant(breaks="R30", by="R25", setting=INTRUDED, killed_by="D3@1")
 def registers_whoever_asks() -> Changes:
     """A registration may be without address, or share a log dir with another."""
     return patch(ClusterControl, "_registration_error", "problem is not None", "False")

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from holdfast.controller.core import quorum_controller
 from holdfast.controller.core.brokers import cluster_control
 from holdfast.controller.core.brokers.cluster_control import ClusterControl
 from holdfast.controller.core.operators import config_control, topics
@@ -19,11 +18,7 @@ from holdfast.controller.core.quorum_controller import QuorumController
 from holdfast.metadata import describe
 from holdfast.metadata.image import MetadataImage
 from holdfast.raft.core import following
-from holdfast.raft.core.config import RaftConfig
-from holdfast.raft.core.leadership import Leader
-from holdfast.sim.mutants.control import ACTIVE_MOVES
 from holdfast.sim.mutants.mutant import Changes, Patch, Setting, mutant, replacing
-from holdfast.sim.mutants.shutdown import STOPPED
 from holdfast.sim.mutants.source_patch import begin, patch
 
 #: log dirs of brokers fail that are not in sync any more, and eligible
@@ -156,17 +151,6 @@ def asks_nobody_who_is_behind_again() -> Changes:
     )
 
 
-@mutant(breaks="R23", by="R25", setting=STOPPED, killed_by="R25@1")
-def tells_nobody_that_it_may_go() -> Changes:
-    """A broker that may go is not told so."""
-    return patch(
-        ClusterControl,
-        "heartbeat",
-        "should_shut_down=is_done and next_state is _NextState.SHUTDOWN_NOW",
-        "should_shut_down=False",
-    )
-
-
 @mutant(breaks="F50, R114", by="R113", setting=ASKED, killed_by="R113@1")
 def describes_seats_as_eligible() -> Changes:
     """Operators are told of an empty ELR."""
@@ -227,83 +211,12 @@ def it_is_so_already_needs_no_commit() -> Changes:
     return begin(QuorumController, "_answer", "return self._decide(draft, event, now_ms)")
 
 
-#: the active controller falls while operators work
-BUSY_OPERATORS = Setting(
-    faults={
-        "kill_active": 6,
-        "isolate_active": 4,
-        "pause_active": 2,
-        "make_topic": 5,
-        "drop_topic": 4,
-        "move_partition": 3,
-        "elect_preferred": 3,
-        "change_min_isr": 2,
-    },
-    shape={"more_acts": True},
-    gap_ms=350,
-    seconds=20,
-)
-
-
-@mutant(breaks="K20", by="K20", setting=ACTIVE_MOVES, killed_by="K20@1")
-def waiting_slots_leak() -> Changes:
-    """Requests that were answered still count as waiting: once queued.max.requests of them were, the active
-    controller refuses every write until it is deposed."""
-    return patch(QuorumController, "_on_committed", "self._waiting_answers -= len(pending.answers)", "pass")
-
-
-@mutant(breaks="K23", by="K20", setting=ACTIVE_MOVES, killed_by="K20@6")
-def renounces_without_a_word() -> Changes:
-    """A controller that is deposed forgets the requests that wait for their commit, and answers none."""
-    return patch(
-        QuorumController,
-        "_renounce",
-        "effects.append(Respond(request.request_id, undecided(request.message)))",
-        "pass",
-    )
-
-
-@mutant(breaks="K20, K23", by="K20", setting=BUSY_OPERATORS, killed_by="K20@1")
-def undecided_is_nothing_done() -> Changes:
-    """What may yet be committed is refused as if nothing had been done: the broker between asks again."""
-    return patch(
-        quorum_controller,
-        "undecided",
-        "ErrorCode.NOT_CONTROLLER if is_of_broker else ErrorCode.REQUEST_TIMED_OUT",
-        "ErrorCode.NOT_CONTROLLER",
-    )
-
-
-@mutant(breaks="K20", by="K20", setting=ACTIVE_MOVES, killed_by="K20@1")
-def no_change_needs_no_commit() -> Changes:
-    """An answer without records of its own is given at once, though it was judged by what may be lost."""
-    return patch(QuorumController, "_write", "if self._pending:", "if self._pending and draft.records:")
-
-
-@mutant(breaks="K7", by="K7", setting=VOTERS_FALL, killed_by="K7@1")
-def leads_alone_for_long() -> Changes:
-    """A leader whose followers are silent resigns after ten times as long."""
-    return patch(RaftConfig, "check_quorum_timeout_ms", "* 3 // 2", "* 15")
-
-
 @mutant(breaks="D9, K4", by="K4", setting=VOTERS_FALL, killed_by="K4@1")
 def any_failure_is_evidence() -> Changes:
     """A connection that ends counts as a process that has ended."""
     return patch(
         following, "fetch_failed", "failure is CallFailure.REFUSED", "failure is not CallFailure.TIMED_OUT"
     )
-
-
-@mutant(breaks="K10", by="K7", killed_by="K7@1")
-def commits_wake_nobody() -> Changes:
-    """That more is committed is told with the next record, or at the end of the wait."""
-    return patch(Leader, "take_parked", "progress.told_high_watermark < high_watermark", "False")
-
-
-@mutant(breaks="K10, K3", by="K7", setting=VOTERS_FALL, killed_by="K7@1")
-def leaves_fetches_unanswered() -> Changes:
-    """A leader that resigns lets those wait who have asked it for news."""
-    return begin(Leader, "take_all_parked", "return []")
 
 
 #: what the whole cluster is configured to changes, and topics come back to it

@@ -6,14 +6,12 @@ Owns wrong functions only; each docstring says which rule is gone.
 from typing import Any
 
 from holdfast.protocol.messages.fetch import FetchResponse
-from holdfast.raft.core import answers, election, following, leadership, quorum
+from holdfast.raft.core import election, following, leadership, quorum
 from holdfast.raft.core.leadership import Leader
 from holdfast.raft.core.log_shape import LogShape
 from holdfast.raft.core.member import Member
 from holdfast.raft.core.node import RaftNode
-from holdfast.raft.core.progress import Progress
 from holdfast.raft.core.quorum import Votes
-from holdfast.raft.driver import RaftDriver
 from holdfast.raft.log_writer import LogWriter
 from holdfast.raft.state_file import StateFile
 from holdfast.sim.mutants.mutant import Changes, Patch, Setting, mutant, replacing
@@ -37,19 +35,6 @@ QUORUM = Setting(
 VOTES = Setting(
     faults={"crash_at_point": 6, "power_controller": 6, "kill_active": 4, "isolate_active": 3, "split": 2},
     gap_ms=300,
-)
-#: votes take long to be written, and further ones are asked for meanwhile
-SLOW_VOTES = Setting(
-    faults={
-        "slow_disk": 8,
-        "hang_disk": 6,
-        "split": 4,
-        "kill_active": 5,
-        "isolate_active": 4,
-        "power_controller": 4,
-    },
-    gap_ms=250,
-    seconds=20,
 )
 #: voters come back with old logs just when the leader is gone
 STALE = Setting(
@@ -103,10 +88,6 @@ CUT_LATE = Setting(faults={"late_voters": 6}, gap_ms=4_000)
 # --- votes -------------------------------------------------------------------------------------------------
 
 
-#: controllers are stopped in order
-STOPPED_IN_ORDER = Setting(faults={"stop_controller": 3, "kill_broker": 1})
-
-
 @mutant(breaks="K5", by="OwnBug Q-1 ElectionSafety", setting=QUORUM, killed_by="OwnBug@2")
 def votes_twice() -> Changes:
     """A voter that has voted in an epoch votes again."""
@@ -154,12 +135,6 @@ def votes_before_durable() -> Changes:
     )
 
 
-@mutant(breaks="Q-9", by="Q-9", setting=SLOW_VOTES, killed_by="Q-9@2")
-def lets_go_with_the_state_before() -> Changes:
-    """What waits for a later state is said once the one that is being written is durable."""
-    return patch(StateFile, "when_durable", "self._latest == self._writing", "self._writing is not None")
-
-
 @mutant(breaks="K1, Q-9", by="Q-6 Q-1", setting=QUORUM, killed_by="Q-6@1")
 def forgets_votes() -> Changes:
     """A restarted voter does not know whom it voted for."""
@@ -190,13 +165,7 @@ def leads_again_after_restart() -> Changes:
     )
 
 
-@mutant(breaks="K3", by="K7", setting=LATE_VOTERS, killed_by="K7@14")
-def ignores_later_epochs() -> Changes:
-    """A leader does not step down when it hears of a later epoch."""
-    return begin(Member, "learn", "if isinstance(self.role, Leader): return False")
-
-
-@mutant(breaks="K3, K7", by="L-8 L-1 L-9 L-4 OwnBug Q-1", setting=LATE_VOTERS, killed_by="K7@2")
+@mutant(breaks="K3, K7", by="L-8 L-1 L-9 L-4 OwnBug Q-1", setting=LATE_VOTERS, killed_by="OwnBug@2")
 def leads_for_ever() -> Changes:
     """A leader steps down neither when it hears of a later epoch nor when no voter follows it."""
     return (
@@ -256,12 +225,6 @@ def quorum_flush_covers_completion() -> Changes:
     return patch(
         LogWriter, "_flush", "self._flushed(up_to_offset)", "self._flushed(self._log.log_end_offset)"
     )
-
-
-@mutant(breaks="K7", by="K7", setting=PARTED, killed_by="K7@1")
-def never_checks_quorum() -> Changes:
-    """A leader without followers stays one."""
-    return begin(Leader, "check_quorum_deadline_ms", "return None")
 
 
 # --- the log -----------------------------------------------------------------------------------------------
@@ -335,85 +298,3 @@ def followers_commit_all() -> Changes:
         "raise_high_watermark",
         "to_offset = to_offset if isinstance(self.role, Leader) else self.shape.log_end_offset",
     )
-
-
-@mutant(breaks="K4", by="K6", setting=QUORUM, killed_by="K6@1")
-def asks_nobody_before_it_runs() -> Changes:
-    """Who hears of no leader runs for the next epoch at once, without asking for pre-votes."""
-    return patch(Member, "become_prospective", "if votes.is_won", "if True")
-
-
-@mutant(breaks="K6, K3", by="K6", setting=QUORUM, killed_by="K6@1")
-def resigns_silently() -> Changes:
-    """A leader that leads no more tells no other voter."""
-    return patch(Member, "resign", "self.calls_to(self.config.other_voters)", "self.calls_to(())")
-
-
-@mutant(breaks="K6", by="K6", setting=STOPPED_IN_ORDER, killed_by="K6@1")
-def stops_as_a_leader() -> Changes:
-    """A leader that is stopped in order leaves it to the others to find out."""
-    return begin(
-        RaftDriver, "_post", 'if type(event) is Resign and event.reason == "this node is stopping": return'
-    )
-
-
-@mutant(breaks="K6", by="K6", setting=QUORUM, killed_by="K6@1")
-def leads_silently() -> Changes:
-    """An elected voter tells no other: the others find out when they ask around."""
-    return patch(Member, "become_leader", "self.calls_to(config.other_voters)", "self.calls_to(())")
-
-
-@mutant(breaks="D9, K6", by="K6", setting=QUORUM, killed_by="K6@1")
-def waits_for_leaders_that_are_gone() -> Changes:
-    """A voter waits for its whole fetch timeout, also when it knows that its leader is gone."""
-    return begin(Member, "leader_gone", "return")
-
-
-@mutant(breaks="K7", by="K6", setting=PARTED, killed_by="K6@1")
-def elections_last_as_long_each_time() -> Changes:
-    """The time for an election is not drawn: voters that run at once run at once again."""
-    return begin(election, "election_timeout_ms", "return config.election_timeout_ms")
-
-
-@mutant(breaks="K7", by="K6", setting=PARTED, killed_by="K6@1")
-def waits_twice_as_long_for_leaders() -> Changes:
-    """A follower has more patience with its leader than is configured."""
-    return patch(Member, "fetch_deadline_ms", "self.now_ms + self.config", "self.now_ms + 2 * self.config")
-
-
-@mutant(breaks="K2", by="K6", setting=PARTED, killed_by="K6@2")
-def backs_off_without_end() -> Changes:
-    """The pause after a lost election doubles beyond its bound."""
-    return begin(election, "retry_delay_ms", "return config.election_backoff_max_ms * (2 + failed_elections)")
-
-
-#: each controller is asked about the quorum, while its members come and go
-DESCRIBED = Setting(
-    faults={"kill_controller": 3, "kill_active": 2, "isolate_active": 2, "pause_active": 2},
-    shape={"asks_alone": True},
-)
-
-
-@mutant(breaks="K16", by="K16", setting=DESCRIBED, killed_by="K16@1")
-def notes_the_first_time_only() -> Changes:
-    """Who has once caught up is told of as if it had fallen behind ever since."""
-    return patch(
-        Progress,
-        "on_fetch",
-        "if fetch_offset >= log_end_offset:",
-        "if self.last_caught_up_ms >= 0:\n            pass\n        elif fetch_offset >= log_end_offset:",
-    )
-
-
-@mutant(breaks="K16", by="K16", setting=DESCRIBED, killed_by="K16@3")
-def tells_of_everybody_at_the_end() -> Changes:
-    """The leader describes each node that has asked as if it had all that any node has."""
-    return patch(
-        leadership, "_rows", "progress.end_offset", "max(one.end_offset for one in replicas.values())"
-    )
-
-
-@mutant(breaks="K16", by="K16", setting=DESCRIBED, killed_by="K16@1")
-def tells_of_the_quorum_without_leading() -> Changes:
-    """A voter that does not lead answers as if the quorum had no voters."""
-    return patch(answers, "describe_elsewhere", "ErrorCode.NOT_LEADER_OR_FOLLOWER", "ErrorCode.NONE")

@@ -9,27 +9,8 @@ from holdfast.sim.mutants.mutant import Changes, Setting, mutant
 from holdfast.sim.mutants.source_patch import begin, patch
 from holdfast.sim.mutants.unclean_recovery import BY_OPERATORS
 
-#: brokers stop in order
-LEAVING = Setting(faults={"stop_broker": 4, "kill_broker": 1}, gap_ms=700)
 #: topics are configured
 CONFIGURED = Setting(faults={"change_flush": 4, "change_min_isr": 3, "kill_leader": 1}, gap_ms=700)
-
-#: log dirs of leaders fail
-FAILING_DIRS = Setting(faults={"fail_dir": 4, "kill_leader": 1}, shape={"log_dirs": 2}, gap_ms=700)
-
-
-@mutant(breaks="D7, R22", by="R25", setting=LEAVING, killed_by="R25@1")
-def leaving_is_not_replayed() -> Changes:
-    """A broker that has begun a controlled shutdown is as good as others."""
-    return patch(MetadataDelta, "_replay_broker_change", "=record.in_controlled_shutdown", "=False")
-
-
-@mutant(breaks="D7, R27", by="R25", setting=FAILING_DIRS, killed_by="R25@1")
-def one_replica_is_offline() -> Changes:
-    """Of the replicas in a failed log dir the first of each topic counts as offline."""
-    return patch(
-        MetadataDelta, "_replay_replicas_offline", "in record.partitions", "in record.partitions[:1]"
-    )
 
 
 @mutant(breaks="D7", by="K20", setting=CONFIGURED, killed_by="K20@1")

@@ -14,6 +14,7 @@ from holdfast.broker.core.replicas.replica_manager import ReplicaManager
 from holdfast.broker.core.requests import produce_path
 from holdfast.broker.core.requests.produce_path import ProducePath
 from holdfast.broker.log_manager import LogManager
+from holdfast.controller.core.brokers.cluster_control import ClusterControl
 from holdfast.metadata.delta import local_view
 from holdfast.metadata.image import MetadataImage
 from holdfast.protocol.errors import ErrorCode
@@ -312,3 +313,24 @@ def runs_on_any_answer(original: Any, self: Any, response: Any, now_ms: Any) -> 
     if response.error_code not in (ErrorCode.NONE, *over):
         response = replace(response, error_code=ErrorCode.NONE, is_fenced=False)
     return original(self, response, now_ms)
+
+
+# --- sessions ----------------------------------------------------------------------------------------------
+
+#: brokers are silent for longer than a session, with and without a trace
+SILENT = Setting(faults={"power_broker": 4, "isolate_broker": 3, "pause_broker": 4, "cut_controllers": 3})
+
+
+@mutant(breaks="R25, R20", by="OwnBug", setting=SILENT, killed_by="OwnBug@1")
+def fences_nobody_for_silence() -> Changes:
+    """A broker that is silent stays unfenced."""
+    return begin(ClusterControl, "check_sessions", "self._next_check_ms = None\nreturn")
+
+
+@replacing(Lifecycle, "heartbeat_answered", breaks="R25", by="R25", setting=SILENT, killed_by="R25@1")
+def heartbeats_are_late(original: Any, self: Any, response: Any, now_ms: int) -> Any:
+    """Five times as long passes between two heartbeats as is configured."""
+    outcome = original(self, response, now_ms)
+    if self._next_ms > now_ms:
+        self._next_ms += 4 * self._heartbeat_ms
+    return outcome

@@ -24,7 +24,6 @@ from holdfast.sim.checks.observe.durable_files import has_dropped_pages, has_end
 from holdfast.sim.checks.observe.quorum_log import QuorumLog
 from holdfast.sim.checks.observe.taps import BrokerTap, ControllerTap, TapRecord, VoterTap
 from holdfast.sim.checks.observe.views import NO_PLACE, Before, Change, Ghost, Property, ReplicaView
-from holdfast.sim.checks.opinions.durable_votes import SpeechTap
 from holdfast.sim.cluster.nodes import SimBroker, SimController, SimNode, State
 from holdfast.sim.cluster.world import ASKER, INTRUDER, OPERATORS, Violation, World
 from holdfast.sim.load.clients import PLACES_PER_TOPIC, REMADE, first_place_of, name_at, partition_at
@@ -73,9 +72,7 @@ class Observer:
         self._on_shown = hooks("shown")
         self._on_late = hooks("told_late")
         self._on_read = hooks("consumer_answered")
-        self._on_missed = hooks("turn_missed")
         self._on_ends = hooks("broker_ends")
-        self._on_controller_ends = hooks("controller_ends")
         self._on_stepped = hooks("broker_stepped")
         self._on_called = hooks("broker_called")
         self._on_fetched = hooks("follower_fetched")
@@ -93,7 +90,6 @@ class Observer:
             AlterPartitionRequest: hooks("proposal_handled"),
             BrokerRegistrationRequest: hooks("registration_handled"),
         }
-        self._on_differing = hooks("controller_differs")
         self._on_refused = hooks("operators_refused")
         self._on_elections = hooks("elections_asked_for")
         self._on_warning = hooks("controller_warned")
@@ -392,10 +388,6 @@ class Observer:
                     for hook in self._on_shown:
                         hook(self, view, read)
         self._tell(heard.read, self._on_read, broker)
-        for why in heard.missed_turns:
-            for hook in self._on_missed:
-                hook(self, broker, why)
-        heard.missed_turns.clear()
         for late in heard.late:
             view = self._view(*late.result.key, broker)
             if view is not None:
@@ -431,9 +423,6 @@ class Observer:
 
     def _ends(self, node: SimNode, is_power_lost: bool) -> None:
         """A process is about to end, or a machine that is down loses what it has not flushed."""
-        if isinstance(node, SimController) and not is_power_lost:
-            for ends in self._on_controller_ends:
-                ends(self, node)
         if not isinstance(node, SimBroker):
             return
         for hook in self._on_ends:
@@ -464,7 +453,6 @@ class Observer:
         if driver._node is not None and driver.pump is not None and not heard.has_voter_taps:
             heard.has_voter_taps = True
             driver.pump.add_tap(VoterTap(driver._node, heard))
-            driver.pump.add_tap(SpeechTap(driver, heard))
         if heard.bugs or core.counts.replay_violations:
             raise Violation(f"OwnBug {node.name}: {heard.bugs or 'a committed record did not fit (D7)'}")
         if heard.warnings:
@@ -475,10 +463,6 @@ class Observer:
             for hook in self._on_handled[type(handled[0])]:
                 hook(self, *handled)
         heard.handled.clear()
-        for about, why in heard.differs:
-            for hook in self._on_differing:
-                hook(self, node, about, why)
-        heard.differs.clear()
         self._tell(heard.refused, self._on_refused)
         self._tell(heard.elections, self._on_elections)
         for support in heard.support:

@@ -43,31 +43,21 @@ from holdfast.protocol.messages.fetch import FetchRequest, FetchResponse
 from holdfast.protocol.messages.produce import ProduceRequest, ProduceResponse
 from holdfast.protocol.messages.producer_ids import InitProducerIdRequest, InitProducerIdResponse
 from holdfast.protocol.messages.quorum import (
-    BeginQuorumEpochRequest,
     EndQuorumEpochRequest,
-    QuorumEpochResponse,
     VoteRequest,
     VoteResponse,
 )
 from holdfast.protocol.messages.reassignments import AlterPartitionReassignmentsRequest
 from holdfast.protocol.record_batch import BatchHeader
-from holdfast.raft.core.config import RaftConfig
-from holdfast.raft.core.effects import Answered, Reply, SendFailed
+from holdfast.raft.core.effects import Answered, Reply, Send, SendFailed
 from holdfast.raft.core.effects import Effect as RaftEffect
 from holdfast.raft.core.effects import Event as RaftEvent
 from holdfast.raft.core.effects import RequestReceived as VoterRequest
-from holdfast.raft.core.leadership import Leader
 from holdfast.raft.core.node import RaftNode
 from holdfast.rpc.core.failures import CallFailure
 from holdfast.runtime.pump import Tap
 from holdfast.runtime.stats import LogLine
 from holdfast.sim.checks.observe.coverage_marks import Marks
-from holdfast.sim.checks.observe.views import About
-from holdfast.sim.checks.opinions.broker_sessions import BrokerSessions
-from holdfast.sim.checks.opinions.elections import Elections, Waits
-from holdfast.sim.checks.opinions.fetch_fairness import Turns
-from holdfast.sim.checks.opinions.pending_answers import Owed
-from holdfast.sim.checks.opinions.quorum_description import QuorumTold
 from holdfast.storage.core.producer_state import KeptBatch
 
 
@@ -116,7 +106,6 @@ class TapRecord:
         "bugs",
         "ceilings",
         "cuts",
-        "differs",
         "dropped",
         "elections",
         "fetched",
@@ -127,7 +116,6 @@ class TapRecord:
         "is_called",
         "judged",
         "late",
-        "missed_turns",
         "producer_ids",
         "read",
         "refused",
@@ -162,8 +150,6 @@ class TapRecord:
         self.rows: list[AnswerFetch] = []
         #: answers to consumers, as they were decided and with what was read
         self.read: list[tuple[AnswerFetch, FetchResponse]] = []
-        #: which rows of followers others were preferred to
-        self.missed_turns: list[str] = []
         #: writes with acks=all that were told to be late
         self.late: list[Late] = []
         #: what is wrong with the end of writes with acks=0
@@ -181,8 +167,6 @@ class TapRecord:
         self.elections: list[tuple[ElectLeadersRequest, list[DecisionEntry]]] = []
         #: votes and pre-votes that a voter has granted
         self.support: list[Support] = []
-        #: where a controller or a voter does what a second opinion would not have done
-        self.differs: list[tuple[About, str]] = []
 
 
 class BrokerTap(Tap[BrokerEvent, BrokerEffect]):
@@ -201,7 +185,6 @@ class BrokerTap(Tap[BrokerEvent, BrokerEffect]):
         self._appending: dict[int, tuple[object, dict[PartitionId, BatchHeader]]] = {}
         #: requests with acks=all whose batches are appended, and not answered yet
         self._replicating: dict[object, Any] = {}
-        self._turns = Turns()
         #: the open proposals that the event tells of
         self._asked: list[tuple[PartitionId, Leadership, Proposal, int]] = []
 
@@ -239,8 +222,6 @@ class BrokerTap(Tap[BrokerEvent, BrokerEffect]):
                 self._responded(effect)
             elif type(effect) is AnswerFetch:
                 heard.rows.append(effect)
-                if effect.session is not None:
-                    heard.missed_turns += self._turns.missed(effect)
             elif type(effect) is Truncate:
                 heard.cuts.append((effect.key, core.partitions[effect.key].leader_epoch))
             elif type(effect) is EndWithoutAnswer:
@@ -339,26 +320,20 @@ def _asked(core: Broker, event: CallAnswered) -> list[tuple[PartitionId, Leaders
 
 
 class ControllerTap(Tap[ControllerEvent, ControllerEffect]):
-    """Notes what goes in and out of a controller's core, and what second opinions say of it."""
+    """Notes what goes in and out of a controller's core, by its quorum."""
 
     def __init__(self, core: QuorumController, heard: TapRecord, marks: Marks) -> None:
         self._core = core
         self._heard = heard
         self._marks = marks
-        self._sessions, self._owed = BrokerSessions(core), Owed(core)
-        #: what the core knew before the event, and whether all of it was committed
-        self._before, self._was_settled = core.latest, True
+        #: what the core knew before the event
+        self._before = core.latest
 
     def before(self, event: Any, now_ms: int) -> None:
-        core = self._core
-        self._before, self._was_settled = core.latest, core.latest is core.committed
+        self._before = self._core.latest
 
     def after(self, event: Any, effects: Sequence[Any], now_ms: int) -> None:
         heard, core, before = self._heard, self._core, self._before
-        whys = self._owed.differs(event, effects, was_settled=self._was_settled)
-        heard.differs += [(About.OWING, why) for why in whys]
-        whys = self._sessions.differs(event, before, effects, now_ms)
-        heard.differs += [(About.SESSIONS, why) for why in whys]
         if type(event) is ControllerRequest and core.is_active:
             if type(event.message) in (AlterPartitionRequest, BrokerRegistrationRequest):
                 heard.handled.append((event.message, before, core.latest))
@@ -377,22 +352,21 @@ class ControllerTap(Tap[ControllerEvent, ControllerEffect]):
 
 
 class VoterTap(Tap[RaftEvent, RaftEffect]):
-    """Notes who is supported in an election, when the leader was heard last, and who leads for too long."""
+    """Notes who is supported in an election, and when the leader was heard last."""
 
     def __init__(self, voter: RaftNode, heard: TapRecord) -> None:
         self._voter = voter
         self._heard = heard
-        self._followers, self._elections, self._waits = _Followers(voter), Elections(voter), Waits(voter)
-        self._described = QuorumTold(voter)
+        #: of the newest fetch: an answer to an older one, before it knew its leader, says nothing
+        self._fetch_id = -1
         #: (epoch, when), of the newest good answer to a fetch
         self._leader_heard: tuple[int, int] | None = None
-        #: its role before the event, and what it was when the event asks for its support
-        self._role: Any = None
+        #: what it was when the event asks for its support
         self._support: Support | None = None
 
     def before(self, event: Any, now_ms: int) -> None:
         voter = self._voter
-        self._role, self._support = voter._member.role, None
+        self._support = None
         if type(event) is VoterRequest and type(event.request) is VoteRequest:
             self._support = _asked_for_support(voter, event.request, self._leader_heard, now_ms)
 
@@ -403,98 +377,18 @@ class VoterTap(Tap[RaftEvent, RaftEffect]):
             if _is_granted(effects, event.token):
                 heard.support.append(self._support)
         elif type(event) is Answered and type(event.response) is FetchResponse:
-            is_heard = event.request_id == self._elections.fetch_id and _is_leaders(event.response, voter)
+            is_heard = event.request_id == self._fetch_id and _is_leaders(event.response, voter)
             self._leader_heard = (voter.raft_epoch, now_ms) if is_heard else None
         elif type(request) is EndQuorumEpochRequest or _is_refused(event):
             self._leader_heard = None  # which may be evidence that the leader is gone (D9)
-        if request is not None and _is_strangers(request, voter._config):
-            request = None  # the voter does not believe it (K3)
-        heard.differs += [(About.ELECTIONS, w) for w in self._elections.differs(event, effects, now_ms)]
-        heard.differs += [(About.ELECTIONS, why) for why in self._waits.differs(now_ms)]
-        heard.differs += [(About.DESCRIBING, w) for w in self._described.differs(event, effects, now_ms)]
-        if voter.is_leader:
-            response = event.response if type(event) is Answered else None
-            whys = self._followers.why_overdue(request or response, now_ms)
-            heard.differs += [(About.LEADING, why) for why in whys]
-        if isinstance(self._role, Leader):
-            heard.differs += [(About.LEADING, why) for why in _let_wait(voter, self._role)]
-
-
-def _is_strangers(request: object, config: RaftConfig) -> bool:
-    """It comes from no voter of this quorum, or is for another node."""
-    others = config.other_voters
-    match request:
-        case VoteRequest():
-            who, whom = request.candidate_id, request.voter_id
-        case BeginQuorumEpochRequest():
-            who, whom = request.leader_id, request.voter_id
-        case EndQuorumEpochRequest():
-            who, whom = request.leader_id, config.node_id
-        case FetchRequest():
-            voters = request.voter_ids
-            is_ours = voters is None or set(voters) == set(config.voters)
-            return request.cluster_id != config.cluster_id or not is_ours
-        case _:
-            return False
-    return request.cluster_id != config.cluster_id or who not in others or whom != config.node_id
+        for effect in effects:
+            if type(effect) is Send and type(effect.request) is FetchRequest:
+                self._fetch_id = effect.request_id
 
 
 def _is_refused(event: object) -> bool:
     """No process listens where it asked: only that tells that a leader is gone (D9)."""
     return type(event) is SendFailed and event.failure is CallFailure.REFUSED
-
-
-def _let_wait(voter: RaftNode, role: Leader) -> list[str]:
-    """K10: fetches that wait at a leader for news that are there, or at one that leads no more."""
-    members = (*role.voters.items(), *role.observers.items())
-    waiting = [(who, one.told_high_watermark, one.parked) for who, one in members if one.parked]
-    if not waiting:
-        return []
-    if voter._member.role is not role:
-        return [f"leads no more, and lets fetches of {[who for who, _, _ in waiting]} wait"]
-    end, committed = voter.log_end_offset, voter.high_watermark
-    return [
-        f"ends at {end}, has committed up to {committed}, and lets a fetch of {who} wait, told of {told}"
-        for who, told, parked in waiting
-        if parked.fetch_offset < end or told < committed
-    ]
-
-
-_TELL_EPOCHS = (VoteRequest, BeginQuorumEpochRequest, EndQuorumEpochRequest, QuorumEpochResponse)
-
-
-class _Followers:
-    """When the other voters have asked a leader for its log."""
-
-    def __init__(self, voter: RaftNode) -> None:
-        self._voter = voter
-        config = voter._config
-        self._others = [one for one in config.voters if one != config.node_id]
-        #: so many of them and the leader are a majority
-        self._needed = (len(self._others) + 1) // 2
-        #: clocks stand still within a handle, and may run a tenth fast between two
-        self._patience_ms = config.fetch_timeout_ms * 3 // 2 * 11 // 10
-        self._epoch = -1
-        self._asked_ms: dict[int, int] = {}
-
-    def why_overdue(self, message: object, now_ms: int) -> list[str]:
-        """Why it should not lead any more, after what it has just been asked, or answered."""
-        epoch = self._voter.raft_epoch
-        if epoch != self._epoch:
-            self._epoch, self._asked_ms = epoch, dict.fromkeys(self._others, now_ms)
-        told = -1
-        if isinstance(message, FetchRequest):
-            if message.replica_id in self._asked_ms:
-                told = message.partitions[0].current_leader_epoch
-                self._asked_ms[message.replica_id] = now_ms
-        elif isinstance(message, _TELL_EPOCHS) and not getattr(message, "pre_vote", False):
-            told = message.raft_epoch
-        found = [f"leads epoch {epoch} and has heard of {told}"] if told > epoch else []
-        if self._needed:
-            silent_ms = now_ms - sorted(self._asked_ms.values(), reverse=True)[self._needed - 1]
-            if silent_ms > self._patience_ms:
-                found.append(f"leads epoch {epoch}, and no majority has asked for its log for {silent_ms} ms")
-        return found
 
 
 def _asked_for_support(

@@ -5,7 +5,6 @@ Owns the values and the empty property that listens to nothing. Reads nothing, d
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from holdfast.broker.core.events import AnswerFetch, ReadRow
@@ -228,13 +227,7 @@ class Property:
     ) -> None:
         """A broker has answered a consumer's fetch, with what it has read by then."""
 
-    def turn_missed(self, seen: "Observer", broker: SimBroker, why: str) -> None:
-        """Rows of a follower have waited at a leader while others were answered again and again."""
-
     def broker_ends(self, seen: "Observer", broker: SimBroker) -> None:
-        """Its process is about to end, by itself or not."""
-
-    def controller_ends(self, seen: "Observer", node: SimController) -> None:
         """Its process is about to end, by itself or not."""
 
     def broker_stepped(self, seen: "Observer", broker: SimBroker) -> None:
@@ -305,9 +298,6 @@ class Property:
     ) -> None:
         """The active controller has taken a registration in."""
 
-    def controller_differs(self, seen: "Observer", node: SimController, about: "About", why: str) -> None:
-        """A controller or a voter has done what a second opinion would not have done."""
-
     def operators_refused(self, seen: "Observer", request: Any, response: Any, before: MetadataImage) -> None:
         """The active controller has answered a move or an election at once: nothing of it is granted.
         `before`: what it was judged by."""
@@ -343,30 +333,3 @@ class Property:
 
     def act_succeeded(self, seen: "Observer", name: str, act: Act) -> None:
         """Operators were told that what they have asked for is done."""
-
-
-class About(Enum):
-    """What there is a second opinion of."""
-
-    #: `broker_sessions`
-    SESSIONS = "sessions"
-    #: `elections`
-    ELECTIONS = "elections"
-    #: whether a voter may go on leading: `listening`
-    LEADING = "leading"
-    #: `described`
-    DESCRIBING = "describing"
-    #: `owing`
-    OWING = "owing"
-    #: `speaking`
-    SPEAKING = "speaking"
-
-
-class SecondOpinion(Property):
-    """What the nodes' cores do is what was worked out once more where they were heard."""
-
-    about: ClassVar[About]
-
-    def controller_differs(self, seen: "Observer", node: SimController, about: About, why: str) -> None:
-        if about is self.about:
-            seen.broken(self, None, f"{node.name}: {why}")

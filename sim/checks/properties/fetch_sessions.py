@@ -36,16 +36,6 @@ class SessionsRise(Property):
             self._last[key] = session.identity
 
 
-class RowsHaveTheirTurn(Property):
-    """R80: what had no room in an answer to a follower comes in the next ones, before what has become due
-    since: else the last partition starves for as long as there is load."""
-
-    name = "R80 RowsHaveTheirTurn"
-
-    def turn_missed(self, seen: Observer, broker: SimBroker, why: str) -> None:
-        seen.broken(self, None, f"{broker.name} {why}")
-
-
 class SessionsAgree(Property):
     """N-4, R80: each row for which a follower waits is open at the leader, from the offset and in the epoch
     that the follower has listed, and the high watermark that the leader has told is the one that the follower

@@ -10,7 +10,7 @@ from holdfast.metadata.image import MetadataImage
 from holdfast.metadata.records import MetadataRecord, UnfenceBrokerRecord
 from holdfast.protocol.messages.broker_registration import BrokerHeartbeatRequest
 from holdfast.sim.checks.observe.observer import Observer
-from holdfast.sim.checks.observe.views import About, Property, SecondOpinion
+from holdfast.sim.checks.observe.views import Property
 from holdfast.sim.cluster.nodes import SimBroker, State
 
 _NS_PER_MS = 1_000_000
@@ -93,15 +93,6 @@ class RunningIsUnfenced(Property):
         lifecycle = broker.node.core.lifecycle
         if lifecycle.state is BrokerState.RUNNING and lifecycle.broker_epoch not in self._unfenced:
             seen.broken(self, None, f"{broker.name} of epoch {lifecycle.broker_epoch} was never unfenced")
-
-
-class SessionsAreKept(SecondOpinion):
-    """R22, R23, R25 to R27, R30, D7, D9: an active controller does what a heartbeat asks for if it is time,
-    and nothing else; it fences brokers that were silent for a session, or whose listener is gone, and no
-    other; and it takes in brokers that may register."""
-
-    name = "R25 SessionsAreKept"
-    about = About.SESSIONS
 
 
 class HeartbeatsGoOut(Property):

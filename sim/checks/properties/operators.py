@@ -13,7 +13,7 @@ from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.elect_leaders import ElectionKind, ElectLeadersRequest
 from holdfast.protocol.messages.reassignments import AlterPartitionReassignmentsRequest
 from holdfast.sim.checks.observe.observer import Observer
-from holdfast.sim.checks.observe.views import About, Property, SecondOpinion, may_lead
+from holdfast.sim.checks.observe.views import Property, may_lead
 from holdfast.sim.load.operators import Act
 
 _ASKED = (CauseKind.PREFERRED_ASKED, CauseKind.UNCLEAN_ASKED, CauseKind.DESIGNATED)
@@ -80,15 +80,6 @@ class RefusalsAreDue(Property):
     ) -> None:
         story = f"{name[0]}-{name[1]} is refused {what}, {ErrorCode(row.error_code).name}"
         seen.broken(self, None, f"{story} ({row.error_message}): {_partition(before, *name)}")
-
-
-class EachRequestIsAnswered(SecondOpinion):
-    """K20, K23: a controller answers each request once, when all is committed that it was judged by, or when
-    it is deposed; whom it cannot tell then whether it was done, it tells that. Waiting requests are counted:
-    when they are too many, all others are turned away."""
-
-    name = "K20 EachRequestIsAnswered"
-    about = About.OWING
 
 
 class OnlyTheNamedAreElected(Property):

@@ -6,7 +6,7 @@ from holdfast.raft.core.member import Snapshot
 from holdfast.sim.checks.observe.batches import marks
 from holdfast.sim.checks.observe.observer import Observer
 from holdfast.sim.checks.observe.taps import Support
-from holdfast.sim.checks.observe.views import About, Property, SecondOpinion
+from holdfast.sim.checks.observe.views import Property
 from holdfast.sim.cluster.nodes import SimController, SimNode
 
 
@@ -148,34 +148,6 @@ class SupportIsEarned(Property):
             )
 
 
-class LeadersStepDown(SecondOpinion):
-    """K3, K7: a leader that hears of a later epoch leads no more, and neither does one whose log no majority
-    has asked for within one and a half fetch timeouts: no node waits for one that can commit nothing."""
-
-    name = "K7 LeadersStepDown"
-    about = About.LEADING
-
-
-class ElectionsAreFair(SecondOpinion):
-    """K4, K6, D9: no voter runs for an epoch that is not supported by a majority; a new leader, and one that
-    leads no more, tells all other voters, also before it stops; no voter waits for a leader surely gone."""
-
-    name = "K6 ElectionsAreFair"
-    about = About.ELECTIONS
-
-    def controller_ends(self, seen: Observer, node: SimController) -> None:
-        voter = None if node.server is None else node.server.driver._node
-        if node.exit_code == 0 and voter is not None and voter.is_leader:
-            seen.broken(self, None, f"{node.name} stops in order, and leads epoch {voter.raft_epoch}")
-
-
-class QuorumIsTold(SecondOpinion):
-    """K16: a leader tells of the quorum what it was asked in its epoch, and no other node tells of it."""
-
-    name = "K16 QuorumIsTold"
-    about = About.DESCRIBING
-
-
 class VotesAreDurable(Property):
     """Q-9: who leads was voted for by a majority that has its epoch on disk."""
 
@@ -202,14 +174,6 @@ class VotesAreDurable(Property):
         if driver is None or driver._node is None:
             return False
         return driver._node._member.durable_state.raft_epoch < raft_epoch
-
-
-class PromisesAreDurable(SecondOpinion):
-    """Q-9: what a voter says of its epoch, or of its vote in it, is on its disk before: who is started anew
-    keeps to it, and would otherwise vote twice."""
-
-    name = "Q-9 PromisesAreDurable"
-    about = About.SPEAKING
 
 
 class CommitsOwnEpoch(Property):

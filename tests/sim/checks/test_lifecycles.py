@@ -13,7 +13,6 @@ from holdfast.broker.core.registration.lifecycle import BrokerState
 from holdfast.metadata.ids import PartitionId
 from holdfast.metadata.records import UnfenceBrokerRecord
 from holdfast.protocol.messages.broker_registration import BrokerHeartbeatRequest, OfflineTopic
-from holdfast.sim.checks.observe.views import About
 from holdfast.sim.checks.properties import lifecycles
 from holdfast.sim.cluster.nodes import State
 from tests.sim.checks.histories import TOPIC_ID, Scene, image, row
@@ -192,15 +191,6 @@ def test_a_heartbeat_that_was_answered_between_two_looks_was_sent_r25() -> None:
             scene.property.broker_called(scene.seen, node)
 
     assert not broken(scene, look)
-
-
-def test_what_is_wrong_with_sessions_is_told_with_who_has_done_it_r25() -> None:
-    scene = Scene(lifecycles.SessionsAreKept())
-    node = scene.world.controllers[0]
-    said = scene.violation(
-        lambda: scene.property.controller_differs(scene.seen, node, About.SESSIONS, "broker 1 is fenced")
-    )
-    assert said == "R25 SessionsAreKept: c101: broker 1 is fenced"
 
 
 @pytest.mark.parametrize(("told", "expected"), [(100, False), (99, False), (101, True)])

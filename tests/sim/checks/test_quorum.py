@@ -13,21 +13,18 @@ from holdfast.protocol.messages.fetch import (
     FetchResponse,
 )
 from holdfast.protocol.messages.quorum import (
-    BeginQuorumEpochRequest,
     EndQuorumEpochRequest,
-    QuorumEpochResponse,
     VoteRequest,
     VoteResponse,
 )
 from holdfast.raft.core.effects import Answered, Reply, RequestReceived, Send, SendFailed, Tick
 from holdfast.raft.core.leadership import Leader
 from holdfast.raft.core.member import Snapshot
-from holdfast.raft.core.progress import ParkedFetch
 from holdfast.raft.core.quorum import QuorumState
 from holdfast.raft.core.voter_calls import VoterCalls
 from holdfast.rpc.core.failures import CallFailure
 from holdfast.sim.checks.observe.taps import Support, TapRecord, VoterTap
-from holdfast.sim.checks.observe.views import About, Property
+from holdfast.sim.checks.observe.views import Property
 from holdfast.sim.checks.properties import quorum
 from holdfast.sim.cluster.nodes import SimController
 from holdfast.sim.cluster.world import FIRST_VOTER
@@ -247,30 +244,14 @@ def test_votes_and_leaders_are_of_voters_q6(voter: int | None, expected: bool) -
     assert is_broken(quorum.QuorumEpochs(), tell) is expected
 
 
-def fetch(voter: int, epoch: int = 5, voter_ids: tuple[int, ...] | None = None) -> RequestReceived:
-    """Of a voter."""
-    row = FetchPartition(bytes(16), 0, epoch, 0, -1, -1, 0)
-    return RequestReceived(1, FetchRequest("c", voter, -1, 500, 1, 100, (row,), voter_ids=voter_ids))
-
-
-VOTER = SimpleNamespace(
-    voters=(101, 102, 103),
-    other_voters=(102, 103),
-    cluster_id="c",
-    node_id=101,
-    check_quorum_timeout_ms=3_000,
-    fetch_timeout_ms=2_000,
-    backoff_step_ms=20,
-    election_backoff_max_ms=500,
-)
+FETCH = FetchRequest("c", 101, -1, 500, 1, 100, (FetchPartition(bytes(16), 0, 5, 0, -1, -1, 0),))
 
 
 class Following:
     """A voter that follows 102 in epoch 5, has asked it in its fetch 8, and grants every pre-vote."""
 
     raft_epoch, leader_id, is_leader = 5, 102, False
-    _config = VOTER
-    _member = SimpleNamespace(role=None)
+    _config = SimpleNamespace(fetch_timeout_ms=2_000)
 
     def snapshot(self) -> Snapshot:
         """Its log ends at 10."""
@@ -280,7 +261,7 @@ class Following:
         """Fetches at the first tick."""
         if isinstance(event, RequestReceived) and isinstance(event.request, VoteRequest):
             return [Reply(event.token, VoteResponse(0, None, 5, 102, True))]
-        return [Send(8, 102, fetch(101).request, 500)] if isinstance(event, Tick) else []
+        return [Send(8, 102, FETCH, 500)] if isinstance(event, Tick) else []
 
 
 def answer(leader_id: int = 102, epoch: int = 5, error_code: int = 0) -> FetchResponse:
@@ -370,108 +351,3 @@ def test_a_leader_is_heard_when_it_has_answered_the_newest_fetch_k4(
     heard = heard_of(voter, events)
     assert [one.silent_ms for one in heard.support] == [silent_ms]
     assert not heard.support[0].is_log_shorter
-
-
-class Leading:
-    """A voter that leads epoch 5 of three."""
-
-    raft_epoch = 5
-    is_leader = True
-    _config = VOTER
-    _member = SimpleNamespace(role=None)
-
-    def handle(self, event: Any, now_ms: int) -> list[Any]:
-        """It goes on after every event."""
-        return []
-
-
-@pytest.mark.parametrize(
-    ("events", "expected"),
-    [
-        ([(0, Tick()), (3_300, Tick())], None),
-        ([(0, Tick()), (3_301, Tick())], "no majority has asked for its log for 3301 ms"),
-        ([(0, Tick()), (2_000, fetch(103)), (5_300, Tick())], None),
-        ([(0, Tick()), (2_000, fetch(7)), (5_300, Tick())], "5300 ms"),
-        ([(0, fetch(102, 6))], "leads epoch 5 and has heard of 6"),
-        ([(0, fetch(7, 6))], None),
-        ([(0, RequestReceived(1, BeginQuorumEpochRequest("c", 102, 6, 101)))], "heard of 6"),
-        ([(0, RequestReceived(1, EndQuorumEpochRequest("c", 102, 4, ())))], None),
-        ([(0, Answered(1, QuorumEpochResponse(0, None, 6, 102)))], "heard of 6"),
-        ([(0, RequestReceived(1, VoteRequest("c", 6, 102, 101, 5, 10, False)))], "heard of 6"),
-        ([(0, RequestReceived(1, VoteRequest("c", 6, 102, 101, 5, 10, True)))], None),
-        ([(0, RequestReceived(1, VoteRequest("c", 6, 9, 101, 5, 10, False)))], None),
-        ([(0, RequestReceived(1, VoteRequest("c", 6, 102, 103, 5, 10, False)))], None),
-        ([(0, RequestReceived(1, BeginQuorumEpochRequest("another", 102, 6, 101)))], None),
-        ([(0, RequestReceived(1, EndQuorumEpochRequest("c", 9, 6, ())))], None),
-        ([(0, fetch(102, 6, voter_ids=(101, 102)))], None),
-        ([(0, fetch(102, 6, voter_ids=(101, 102, 103)))], "heard of 6"),
-    ],
-)
-def test_a_leader_that_should_step_down_is_overdue_k3_k7(
-    events: list[tuple[int, Any]], expected: str | None
-) -> None:
-    voter: Any = Leading()
-    voter.snapshot = lambda: says(101, "Leader")
-    heard = heard_of(voter, events)
-    overdue = [why for about, why in heard.differs if about is About.LEADING]
-    assert (expected is None) is (overdue == [])
-    assert expected is None or expected in overdue[0]
-
-
-@pytest.mark.parametrize(
-    ("exit_code", "is_leader", "expected"),
-    [(0, True, True), (0, False, False), (1, True, False), (None, True, False)],
-    ids=["it leads", "it has resigned", "its disk has failed", "it is killed"],
-)
-def test_who_stops_in_order_leads_no_more_k6(exit_code: int | None, is_leader: bool, expected: bool) -> None:
-    def tell(scene: Scene) -> None:
-        ended = node(scene, 101, QuorumState(5))
-        ended.exit_code = exit_code
-        assert ended.server is not None
-        voter: Any = ended.server.driver._node
-        voter.is_leader, voter.raft_epoch = is_leader, 5
-        scene.property.controller_ends(scene.seen, ended)
-
-    assert is_broken(quorum.ElectionsAreFair(), tell) is expected
-
-
-@pytest.mark.parametrize(("about", "expected"), [(About.LEADING, True), (About.ELECTIONS, False)])
-def test_an_overdue_leader_is_a_violation_k7(about: About, expected: bool) -> None:
-    def tell(scene: Scene) -> None:
-        voter = node(scene, 101, QuorumState(5))
-        scene.property.controller_differs(scene.seen, voter, about, "leads epoch 5 and has heard of 6")
-
-    assert is_broken(quorum.LeadersStepDown(), tell) is expected
-
-
-@pytest.mark.parametrize(
-    ("fetch_offset", "told", "leads_on", "expected"),
-    [
-        (10, 8, True, None),
-        (9, 8, True, "lets a fetch of 102 wait"),
-        (10, 7, True, "lets a fetch of 102 wait"),
-        (10, 8, False, "leads no more"),
-    ],
-    ids=["there is no news", "there are records", "more is committed", "it leads no more"],
-)
-def test_a_leader_lets_no_fetch_wait_for_news_that_are_there_k10(
-    fetch_offset: int, told: int, leads_on: bool, expected: str | None
-) -> None:
-    """Its log ends at 10, what is committed at 8."""
-    role = Leader.__new__(Leader)
-    parked = ParkedFetch(1, fetch_offset, 100, 500)
-    role.voters, role.observers = {102: SimpleNamespace(parked=parked, told_high_watermark=told)}, {}  # type: ignore[dict-item]
-    voter: Any = Leading()
-    voter._member = SimpleNamespace(role=role)
-    voter.snapshot = lambda: says(101, "Leader")
-    voter.log_end_offset, voter.high_watermark = 10, 8
-
-    def handle(event: Any, now_ms: int) -> list[Any]:
-        voter._member.role = role if leads_on else None
-        return []
-
-    voter.handle = handle
-    heard = heard_of(voter, [(0, Tick())])
-    said = [why for about, why in heard.differs if about is About.LEADING]
-    assert (expected is None) is (said == [])
-    assert expected is None or expected in said[0]

@@ -158,6 +158,19 @@ def test_an_answer_that_was_decided_on_uncommitted_state_waits_for_that_state() 
     assert quorum.answers[again].topics[0].error_code == ErrorCode.TOPIC_ALREADY_EXISTS
 
 
+def test_an_answer_without_records_of_its_own_waits_for_what_it_was_judged_by() -> None:
+    """K20: what was decided before it may be lost."""
+    quorum = started(1)
+    quorum.is_held = True
+    quorum.start_request(allocate(quorum))
+    appended = quorum.end_offset
+    answered = quorum.start_request(beat(quorum, 1))
+    assert quorum.end_offset == appended
+    assert answered not in quorum.answers
+    quorum.commit()
+    assert quorum.answers[answered].error_code == ErrorCode.NONE
+
+
 def test_more_requests_than_may_wait_for_the_quorum_are_refused_until_some_are_through() -> None:
     """queued.max.requests."""
     quorum = started(1, queued_max_requests="2")
