@@ -112,13 +112,13 @@ def elr_not_cleared() -> Changes:
     )
 
 
-@mutant(breaks="R5, R9", by="A-12 A-9 A-10", setting=BELOW_MIN_ISR, killed_by="A-12@1")
+@mutant(breaks="R5, R9", by="A-12 A-9 A-10", setting=BELOW_MIN_ISR, killed_by="Refinement@1")
 def elr_forgets() -> Changes:
     """Only who leaves the ISR now is eligible, not who was before."""
     return patch(partition_change, "next_eligible", "set(before.elr).union(old_isr)", "set(old_isr)")
 
 
-@mutant(breaks="R6", by="A-12 I-14 A-9", setting=BELOW_MIN_ISR, killed_by="A-12@11")
+@mutant(breaks="R6", by="A-12 I-14 A-9", setting=BELOW_MIN_ISR, killed_by="Refinement@11")
 def last_known_elr_cleared_by_election() -> Changes:
     """The last known ELR is forgotten as soon as a replica is in sync, not when min ISR is reached."""
     return patch(
@@ -129,7 +129,7 @@ def last_known_elr_cleared_by_election() -> Changes:
     )
 
 
-@mutant(breaks="R6", by="A-12 I-14 A-9", setting=BELOW_MIN_ISR, killed_by="A-12@1")
+@mutant(breaks="R6", by="A-12 I-14 A-9", setting=BELOW_MIN_ISR, killed_by="Refinement@1")
 def last_known_elr_forgets_unclean() -> Changes:
     """Members with an unclean shutdown do not become last known."""
     return patch(
@@ -143,7 +143,7 @@ def last_known_elr_forgets_unclean() -> Changes:
 # --- elections ---------------------------------------------------------------------------------------------
 
 
-@mutant(breaks="R11, R12", by="A-3 I-8 I-9", setting=BELOW_MIN_ISR, killed_by="A-3@2")
+@mutant(breaks="R11, R12", by="A-3 I-8 I-9", setting=BELOW_MIN_ISR, killed_by="Refinement@2")
 def elects_any_unfenced() -> Changes:
     """The first active replica is elected, in the ISR or not."""
     return patch(
@@ -154,7 +154,7 @@ def elects_any_unfenced() -> Changes:
     )
 
 
-@mutant(breaks="R11", by="A-11 I-5 A-12", setting=BELOW_MIN_ISR, killed_by="A-11@2")
+@mutant(breaks="R11", by="A-11 I-5 A-12", setting=BELOW_MIN_ISR, killed_by="Refinement@2")
 def elects_fenced_elr() -> Changes:
     """A member of the ELR is elected although it is fenced."""
     return (
@@ -168,7 +168,7 @@ def elects_fenced_elr() -> Changes:
     )
 
 
-@mutant(breaks="R11, D7", by="A-11 OwnBug L-4", setting=BELOW_MIN_ISR, killed_by="A-11@2")
+@mutant(breaks="R11, D7", by="A-11 OwnBug L-4", setting=BELOW_MIN_ISR, killed_by="Refinement@2")
 def means_to_elect_fenced_elr() -> Changes:
     """As elects-fenced-elr, but the controller's own check of the change is still there (D7)."""
     return begin(
@@ -179,13 +179,13 @@ def means_to_elect_fenced_elr() -> Changes:
     )
 
 
-@mutant(breaks="R13", by="A-13 I-5", setting=BELOW_MIN_ISR, killed_by="A-13@2")
+@mutant(breaks="R13", by="A-13 I-5", setting=BELOW_MIN_ISR, killed_by="Refinement@2")
 def elects_fenced_last_known_leader() -> Changes:
     """The last known leader is elected without a look at whether it is there."""
     return (patch(partition_change, "elect", "candidates.is_active(known)", "True"), UNCHECKED)
 
 
-@mutant(breaks="R13", by="A-12 A-13 I-8 I-9", setting=BELOW_MIN_ISR, killed_by="A-13@2")
+@mutant(breaks="R13", by="A-12 A-13 I-8 I-9", setting=BELOW_MIN_ISR, killed_by="Refinement@2")
 def last_known_leader_before_elr() -> Changes:
     """The last known leader is elected although members of the ELR are only fenced."""
     return (
@@ -194,7 +194,7 @@ def last_known_leader_before_elr() -> Changes:
     )
 
 
-@mutant(breaks="R12", by="A-13 A-3", setting=TALL, killed_by="A-3@7")
+@mutant(breaks="R12", by="A-13 A-3", setting=TALL, killed_by="Refinement@7")
 def elects_elr_before_isr() -> Changes:
     """Members of the ELR are candidates while the ISR has active ones."""
     return patch(
@@ -205,7 +205,7 @@ def elects_elr_before_isr() -> Changes:
     )
 
 
-@mutant(breaks="R2", by="A-11 I-10 I-15", killed_by="A-11@1")
+@mutant(breaks="R2", by="A-11 I-10 I-15", killed_by="Refinement@1")
 def leader_epoch_not_bumped() -> Changes:
     """A new leader keeps the leader epoch."""
     return (
@@ -219,7 +219,7 @@ def leader_epoch_not_bumped() -> Changes:
     )
 
 
-@mutant(breaks="R2, N-5", by="A-11 A-8", killed_by="A-11@1")
+@mutant(breaks="R2, N-5", by="A-11 A-8", killed_by="Refinement@1")
 def partition_epoch_not_bumped() -> Changes:
     """The partition epoch grows with elections only."""
     return (
@@ -331,7 +331,7 @@ def proves_also_dirs_that_are_gone() -> Changes:
     return patch(ClusterControl, "register", "set(old.log_dirs) <= set(request.log_dirs)", "True")
 
 
-@mutant(breaks="R27, R5", by="A-9", setting=DIRS_FAIL_BELOW_MIN_ISR, killed_by="A-9@1")
+@mutant(breaks="R27, R5", by="A-9", setting=DIRS_FAIL_BELOW_MIN_ISR, killed_by="Refinement@1")
 def replicas_of_failed_dirs_stay_eligible() -> Changes:
     """A replica in a failed log dir leaves the ISR as if its log were whole."""
     return patch(cluster_control, "take_offline", "unclean=(broker_id,)", "unclean=()")

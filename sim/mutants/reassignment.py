@@ -99,7 +99,7 @@ def move_ends_without_the_added() -> Changes:
     )
 
 
-@mutant(breaks="R101", by="A-17 I-8 Refinement", setting=TALL_MOVES, killed_by="A-17@7")
+@mutant(breaks="R101", by="A-17 I-8 Refinement", setting=TALL_MOVES, killed_by="Refinement@7")
 def move_ends_below_min_isr() -> Changes:
     """A reassignment is complete once the added are in sync, however few stay in the ISR."""
     return patch(
@@ -163,7 +163,7 @@ def calls_off_below_min_isr() -> Changes:
     return patch(requests, "reassign", "is_cut and len(staying) < partition.min_isr", "False")
 
 
-@mutant(breaks="R2, R102", by="A-11 Refinement", setting=MOVES, killed_by="A-11@3")
+@mutant(breaks="R2, R102", by="A-11 Refinement", setting=MOVES, killed_by="Refinement@3")
 def epoch_stays_when_a_replica_leaves() -> Changes:
     """The leader epoch does not grow when a replica leaves and the leader stays."""
     return (
@@ -181,7 +181,7 @@ def epoch_stays_when_a_replica_leaves() -> Changes:
 # --- min ISR -----------------------------------------------------------------------------------------------
 
 
-@mutant(breaks="R109, B2", by="A-9 A-10 A-12 Refinement", setting=MIN_ISRS, killed_by="A-9@1")
+@mutant(breaks="R109, B2", by="A-9 A-10 A-12 Refinement", setting=MIN_ISRS, killed_by="Refinement@1")
 def min_isr_change_forgets_elr() -> Changes:
     """A change of min ISR clears both sets, with any ISR (as Kafka does)."""
     return patch(
@@ -251,7 +251,7 @@ def designates_another(original: Any, candidates: Any, replica: int, reason: Any
     breaks="R10",
     by="A-9 I-6 Refinement",
     setting=BY_HAND,
-    killed_by="A-9@1",
+    killed_by="R2@1",
 )
 def unclean_election_keeps_elr(
     original: Any, isr: Any, sets: Any, leader: int, min_isr: int, context: Any
@@ -278,7 +278,7 @@ def unclean_leader_counts_as_recovered() -> Changes:
     breaks="R17, B15",
     by="A-13 A-11 Refinement",
     setting=PREFERRED,
-    killed_by="A-3@2",
+    killed_by="Refinement@2",
 )
 def prefers_whoever_is_first(
     original: Any, draft: Any, topic: Any, index: int, partition: Any, replication: Any

@@ -121,7 +121,7 @@ def no_gate() -> Changes:
     return patch(Partition, "advance_high_watermark", "len(registration.isr) < registration.min_isr", "False")
 
 
-@mutant(breaks="F3", by="I-7 I-8 A-2", setting=LAGGING, killed_by="Refinement@3")
+@mutant(breaks="F3", by="I-7 I-8 A-2", setting=LAGGING, killed_by="A-2@3")
 def ignores_pending_expansion() -> Changes:
     """The high watermark counts the committed ISR, not the members asked for."""
     return (
@@ -327,7 +327,7 @@ def joins_whatever_it_lags() -> Changes:
     )
 
 
-@mutant(breaks="R56, N-5", by="N-5 I-7 A-2 TypeOK", setting=LATE_METADATA, killed_by="N-5@2")
+@mutant(breaks="R56, N-5", by="Refinement I-7 A-2 TypeOK", setting=LATE_METADATA, killed_by="Refinement@2")
 def takes_old_registrations() -> Changes:
     """An older partition epoch of the same leader epoch replaces a newer one."""
     return patch(

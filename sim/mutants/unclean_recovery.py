@@ -173,7 +173,7 @@ def counts_answers_with_errors(original: Any, self: Any, image: Any, event: Any)
     return AnswerValidity.OK if verdict is AnswerValidity.OK else verdict
 
 
-@mutant(breaks="R69", by="A-13 I-8 I-13", setting=ALL_DOWN, killed_by="A-13@1")
+@mutant(breaks="R69", by="A-13 I-8 I-13", setting=ALL_DOWN, killed_by="Refinement@1")
 def manager_is_off() -> Changes:
     """The recovery manager is configured, and the last known leader is trusted all the same."""
     return begin(ReplicationControl, "compares_logs", "return False")

@@ -59,21 +59,6 @@ class ValidBrokerState(Property):
             seen.broken(self, view.index, f"{story} with own registration {own}")
 
 
-class ValidReplicaState(Property):
-    """A leader believes in itself."""
-
-    name = "I-3 ValidReplicaState"
-
-    def replica_changed(
-        self, seen: Observer, view: ReplicaView, before: Before, appended: Sequence[BatchMark]
-    ) -> None:
-        row = view.registration
-        if view.role is Role.LEADER and (row is None or row.leader != view.broker.node_id):
-            seen.broken(self, view.index, f"{view.broker.name} leads, but believes in {row}")
-        if view.role is Role.FOLLOWER and (row is None or row.leader == view.broker.node_id):
-            seen.broken(self, view.index, f"{view.broker.name} follows, but believes in {row}")
-
-
 class ValidFetcherState(Property):
     """A leader fetches from no broker, a follower from its leader alone."""
 
@@ -92,23 +77,6 @@ class ValidFetcherState(Property):
         if sources and sources != wanted:
             story = f"{view.broker.name} is {view.role.value} under {row} and fetches from {sources}"
             seen.broken(self, view.index, story)
-
-
-class RegistrationsAreCommitted(Property):
-    """A broker takes no state of a partition that the quorum has not agreed on, and none older than its."""
-
-    name = "N-5 RegistrationsAreCommitted"
-
-    def replica_changed(
-        self, seen: Observer, view: ReplicaView, before: Before, appended: Sequence[BatchMark]
-    ) -> None:
-        row, old, truth = view.registration, before.registration, seen.ghosts[view.index].row
-        if row is None or row is old:
-            return
-        if truth is not None and row.partition_epoch > truth.partition_epoch:
-            seen.broken(self, view.index, f"{view.broker.name} believes in {row}, committed is {truth}")
-        if old is not None and row.partition_epoch < old.partition_epoch:
-            seen.broken(self, view.index, f"{view.broker.name} goes back from {old} to {row}")
 
 
 class ReplicationQuorumSuperset(Property):

@@ -12,7 +12,8 @@ from holdfast.metadata.image import MetadataImage
 from holdfast.metadata.partition import PartitionRegistration
 from holdfast.sim.cluster.world import ClusterSpec
 from holdfast.sim.model.checker import Checker
-from holdfast.sim.model.properties import CHANGE_PROPERTIES
+from holdfast.sim.model.controller import Before
+from holdfast.sim.model.properties import CHANGE_PROPERTIES, ValidControllerState, ValidIsrElr
 from holdfast.sim.model.rules import Rules
 from holdfast.sim.model.state import (
     AGGRESSIVE,
@@ -28,9 +29,9 @@ from holdfast.sim.model.state import (
 
 #: more than any simulated cluster has
 BROKERS_MAX = 16
+#: state properties that look at nothing but brokers and a row
+_OF_A_ROW = (ValidControllerState, ValidIsrElr)
 _STRATEGIES = {"Aggressive": AGGRESSIVE, "Balanced": BALANCED, "None": NONE}
-#: the action properties have checkers of their own; here only the actions count
-_SILENT = frozenset(one.name for one in CHANGE_PROPERTIES)
 
 
 def mask(members: Iterable[int]) -> int:
@@ -38,9 +39,9 @@ def mask(members: Iterable[int]) -> int:
     return mask_of(tuple(members))
 
 
-def partition_state(index: int, row: PartitionRegistration, configured_min_isr: int) -> PartitionState:
+def partition_state(row: PartitionRegistration, configured_min_isr: int) -> PartitionState:
     """A partition as the model has it."""
-    part = PartitionState(index, row.replicas, configured_min_isr, 0)
+    part = PartitionState(0, row.replicas, configured_min_isr, 0)
     part.adding = mask(row.adding_replicas)
     part.removing = mask(row.removing_replicas)
     part.original = row.original_replicas
@@ -74,11 +75,41 @@ def registration(part: PartitionState, leader_recovery_state: int) -> PartitionR
     )
 
 
+class Judge(Checker):
+    """Judges what the cluster has committed instead of what the model does: both have the cause in common."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        #: (row before, cause, how the leader was elected, who is active, who unclean) of the last change
+        self.told: tuple[Before, int, int, int, int] | None = None
+
+    def changed(
+        self,
+        w: ModelWorld,
+        part: PartitionState,
+        old: Before,
+        cause: int,
+        how: int,
+        active: int,
+        unclean: int,
+    ) -> None:
+        self.told = old, cause, how, active, unclean
+
+    def broken(self, w: ModelWorld, committed: PartitionState) -> list[str]:
+        """The properties that a committed row breaks, where the model has changed the row before it."""
+        if self.told is None:
+            return []
+        of_state = [(one.name, one.check(w, committed)) for one in _OF_A_ROW]
+        of_change = [(one.name, one.check(w, committed, *self.told)) for one in CHANGE_PROPERTIES]
+        return [f"{name}: {problem}" for name, problem in (*of_state, *of_change) if problem is not None]
+
+
 class ModelCluster:
     """The model's controller beside the real ones: one world without partitions, brought to each image."""
 
     def __init__(self, shape: ClusterSpec) -> None:
-        self.model = ModelWorld(Setup(brokers=BROKERS_MAX, partitions=0), Rules(), Checker(_SILENT))
+        self.judge = Judge()
+        self.model = ModelWorld(Setup(brokers=BROKERS_MAX, partitions=0), Rules(), self.judge)
         self._manager = shape.recovery_manager
         self._static = {"min.insync.replicas": shape.min_isr}
         self._brokers: object = None
@@ -88,7 +119,7 @@ class ModelCluster:
     def become(self, image: MetadataImage, topic: str, offline: int) -> ModelWorld:
         """The model's controller with the registrations of the image and the switches of the topic. The model
         has one log a broker: of a partition with `offline` replicas those brokers are as if fenced (R27)."""
-        model = self.model
+        model, self.judge.told = self.model, None
         if image.brokers is not self._brokers:
             self._brokers = image.brokers
             self._register(image)

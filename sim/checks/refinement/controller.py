@@ -24,8 +24,12 @@ from holdfast.metadata.records import (
 from holdfast.protocol.messages.alter_partition import AlterPartitionPartition, AlterPartitionRequest
 from holdfast.sim.checks.observe.observer import Observer
 from holdfast.sim.checks.observe.views import Change, Property
-from holdfast.sim.checks.refinement.abstraction import ModelCluster, mask, partition_state, registration
-from holdfast.sim.load.clients import partition_at
+from holdfast.sim.checks.refinement.abstraction import (
+    ModelCluster,
+    mask,
+    partition_state,
+    registration,
+)
 from holdfast.sim.model import controller as actions
 from holdfast.sim.model import state as model_state
 from holdfast.sim.model.rules import ACCEPTED, VERDICTS
@@ -215,11 +219,14 @@ class DecisionsRefineModel(Property):
     """Every committed change of a partition, and of a broker's registration, is a step of the model."""
 
     name = "Refinement DecisionsRefineModel"
+    judges_rows = True
 
     def __init__(self) -> None:
         self._cluster: ModelCluster | None = None
         #: proposals that a controller has granted: {(partition, partition epoch before): them}
-        self._granted: dict[tuple[int, int], list[tuple[AlterPartitionRequest, AlterPartitionPartition]]] = {}
+        self._granted: dict[
+            tuple[PartitionId, int], list[tuple[AlterPartitionRequest, AlterPartitionPartition]]
+        ] = {}
         #: the batch under way unfences a broker
         self._is_unfencing = False
 
@@ -229,35 +236,32 @@ class DecisionsRefineModel(Property):
         self, seen: Observer, request: AlterPartitionRequest, before: MetadataImage, after: MetadataImage
     ) -> None:
         for row in request.partitions:
-            index = seen.place(row.topic_id, row.partition_index)
-            old = before.partition(row.topic_id, row.partition_index)
-            new = after.partition(row.topic_id, row.partition_index)
-            if index is not None and old is not None and new is not None and new is not old:
-                self._granted.setdefault((index, old.partition_epoch), []).append((request, row))
+            key = PartitionId(row.topic_id, row.partition_index)
+            old, new = before.partition(*key), after.partition(*key)
+            if old is not None and new is not None and new is not old:
+                self._granted.setdefault((key, old.partition_epoch), []).append((request, row))
 
     def partition_changed(self, seen: Observer, index: int, change: Change) -> None:
         kind = change.decision.cause.kind
         if kind is CauseKind.ALTER_PARTITION:
-            proposals = self._granted.pop((index, change.before.partition_epoch), ())
+            proposals = self._granted.pop((change.key, change.before.partition_epoch), ())
             told = [
-                self._problem(seen, index, change, _altered(request, row), row.leader_recovery_state)
+                self._problem(seen, change, _altered(request, row), row.leader_recovery_state)
                 for request, row in proposals
             ]
             problem = next((one for one in told if one is None), told[0] if told else "no leader proposed it")
         elif kind in _STEPS:
             recovery_state = change.before.leader_recovery_state
-            problem = self._problem(seen, index, change, _STEPS[kind], recovery_state)
+            problem = self._problem(seen, change, _STEPS[kind], recovery_state)
         else:
             problem = "the model knows no such cause"
         if problem is not None:
             story = f"{change.before} -> {change.after}, {change.decision}"
             seen.broken(self, index, f"{story}; the model: {problem}")
 
-    def _problem(
-        self, seen: Observer, index: int, change: Change, step: Step, recovery_state: int
-    ) -> Problem:
+    def _problem(self, seen: Observer, change: Change, step: Step, recovery_state: int) -> Problem:
         """`recovery_state` is what the leader says of itself: who is elected uncleanly must recover (R10)."""
-        model, part = self._state(seen, index, change.image, change.before)
+        model, part = self._state(seen, change.key, change.image, change.before)
         setup = model.setup
         problem = step(model, part, change)
         model.setup = setup
@@ -267,18 +271,19 @@ class DecisionsRefineModel(Property):
         if part.leader >= 0 and part.leader != change.before.leader and part.leader not in complete:
             recovery_state = RECOVERING
         after = registration(part, recovery_state)
-        return problem if problem is not None or after == change.after else f"it would go to {after}"
+        if problem is not None or after == change.after:
+            return problem
+        committed = partition_state(change.after, part.configured_min_isr)
+        broken = self._of(seen).judge.broken(model, committed)
+        return "; ".join((*broken, f"it would go to {after}"))
 
     def _state(
-        self, seen: Observer, index: int, image: MetadataImage, row: PartitionRegistration
+        self, seen: Observer, key: PartitionId, image: MetadataImage, row: PartitionRegistration
     ) -> tuple[ModelWorld, PartitionState]:
-        cluster, topic = self._of(seen), partition_at(index).topic
+        cluster, topic = self._of(seen), image.topics[key.topic_id].name
         configured = cluster.configured_min_isr(image, topic)
-        topic_id = image.topic_ids.get(topic, b"")
-        offline = mask(
-            image.offline_among(row.replicas, PartitionId(topic_id, partition_at(index).partition))
-        )
-        return cluster.become(image, topic, offline), partition_state(index, row, configured)
+        offline = mask(image.offline_among(row.replicas, key))
+        return cluster.become(image, topic, offline), partition_state(row, configured)
 
     def _of(self, seen: Observer) -> ModelCluster:
         if self._cluster is None:
@@ -319,7 +324,7 @@ class DecisionsRefineModel(Property):
         for index, key in _places(seen, image):
             row = image.partition(*key)
             if row is not None and broker_id in (*row.isr, *row.elr, *row.last_known_elr):
-                model, part = self._state(seen, index, image, row)
+                model, part = self._state(seen, key, image, row)
                 is_gone = cause == model_state.UNREGISTRATION
                 if _forget(model, part, broker_id) if is_gone else _take_out(model, part, broker_id, cause):
                     after = registration(part, row.leader_recovery_state)
@@ -351,7 +356,7 @@ class DecisionsRefineModel(Property):
         for index, key in _places(seen, image):
             row = image.partition(*key)
             if row is not None and row.leader is None:
-                model, part = self._state(seen, index, image, row)
+                model, part = self._state(seen, key, image, row)
                 if actions.change(model, part, part.isr, model_state.UNFENCING, model.active):
                     after = registration(part, row.leader_recovery_state)
                     seen.broken(self, index, f"unfencing left {row}; the model: to {after}")

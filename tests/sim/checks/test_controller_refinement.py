@@ -21,7 +21,7 @@ from holdfast.protocol.messages.alter_partition import (
     AlterPartitionRequest,
     IsrMember,
 )
-from holdfast.sim.checks.observe.views import Change
+from holdfast.sim.checks.observe.views import NO_PLACE, Change
 from holdfast.sim.checks.refinement.controller import DecisionsRefineModel
 from holdfast.sim.cluster.world import ClusterSpec
 from tests.sim.checks import histories
@@ -239,6 +239,31 @@ def test_a_change_that_the_model_would_not_make_is_seen_and_the_one_beside_it_is
         assert said is None or "the model: " in said
 
 
+@pytest.mark.parametrize(
+    ("told", "broken"),
+    [
+        (change(row(isr=(1, 2)), CauseKind.SESSION_ENDED, 2, isr=(1, 3)), "A-3 IsrGrowth: (3) joined"),
+        (change(ALONE, CauseKind.SESSION_ENDED, 1, ElectionReason.ELR, leader=2, isr=(2,), elr=()), "A-9 "),
+        (change(row(), CauseKind.SESSION_ENDED, 1, ElectionReason.ISR, leader=2, isr=(2, 2, 4)), "I-6 "),
+        (
+            change(row(), CauseKind.SESSION_ENDED, 1, ElectionReason.ISR, leader=2, isr=(2, 3), fenced=(2,)),
+            "I-5 ValidControllerState: (2) of the ISR is fenced; A-13 ElectionOrder: 2 was elected (isr) and",
+        ),
+        (change(row(), CauseKind.SESSION_ENDED, 1, leader=2, isr=(2, 3), leader_epoch=5), "A-11 EpochsGrow"),
+    ],
+    ids=["an ISR that grows", "an ELR that forgets", "a stranger", "a fenced leader", "an epoch that stays"],
+)
+def test_what_the_model_would_not_make_is_told_by_the_properties_that_it_breaks(
+    told: Change, broken: str
+) -> None:
+    """Also of a topic without load, which has no place."""
+    for place in (0, NO_PLACE):
+        stage, one = scene()
+        said = stage.violation(lambda: one.partition_changed(stage.seen, place, told))  # noqa: B023
+        assert said is not None
+        assert broken in said
+
+
 def proposal(isr: tuple[tuple[int, int], ...], *, sender: int = 1, **given: int) -> AlterPartitionRequest:
     members = tuple(IsrMember(*member) for member in isr)
     numbers = {"leader_epoch": 5, "partition_epoch": 20} | given
@@ -258,7 +283,14 @@ def proposal(isr: tuple[tuple[int, int], ...], *, sender: int = 1, **given: int)
         (proposal(((1, 1), (2, -1), (3, 3)), sender=2), True),
         (None, True),
     ],
-    ids=["as asked", "more than was asked", "a former incarnation", "old epoch", "not the leader", "unasked"],
+    ids=[
+        "as asked",
+        "more than was asked",
+        "a former incarnation",
+        "old epoch",
+        "not the leader",
+        "unasked",
+    ],
 )
 def test_an_isr_changes_as_its_leader_proposed(asked: AlterPartitionRequest | None, is_broken: bool) -> None:
     known, granted = row(isr=(1, 2)), row(isr=(1, 2, 3), partition_epoch=21)

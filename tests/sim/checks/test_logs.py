@@ -10,7 +10,6 @@ import pytest
 from holdfast.broker.core.events import ReadRow
 from holdfast.broker.core.replicas.leadership import Proposal
 from holdfast.broker.core.replicas.replica_progress import ReplicaProgress
-from holdfast.metadata.partition import PartitionRegistration
 from holdfast.runtime.api import DiskError
 from holdfast.sim.checks.observe.observer import _end
 from holdfast.sim.checks.observe.views import Property
@@ -264,40 +263,6 @@ def test_a_follower_cuts_only_what_its_leader_lacks_a16(
 
 
 # --- roles ---------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("leader", "expected"), [(1, False), (2, True)])
-def test_a_leader_believes_in_itself_i3(leader: int, expected: bool) -> None:
-    def tell(scene: Scene) -> None:
-        view = leads(view_of(scene, 1))
-        view.registration = row(leader=leader)
-        scene.property.replica_changed(scene.seen, view, before(view), [])
-
-    assert is_broken(replicas.ValidReplicaState(), tell) is expected
-
-
-@pytest.mark.parametrize(
-    ("known", "taken", "expected"),
-    [
-        (row(), row(partition_epoch=21), False),
-        (row(), row(partition_epoch=22), True),
-        (row(partition_epoch=21), row(partition_epoch=21), False),
-        (row(partition_epoch=21), row(), True),
-        (None, row(partition_epoch=21), False),
-        (None, row(partition_epoch=22), True),
-    ],
-    ids=["committed", "not committed", "learnt twice", "older", "first", "first, not committed"],
-)
-def test_a_replica_takes_only_what_is_committed_and_not_older_d5(
-    known: PartitionRegistration | None, taken: PartitionRegistration, expected: bool
-) -> None:
-    def tell(scene: Scene) -> None:
-        scene.ghost.row = row(partition_epoch=21)
-        view = follows(view_of(scene, 2))
-        view.registration = taken
-        scene.property.replica_changed(scene.seen, view, before(view, registration=known), [])
-
-    assert is_broken(replicas.RegistrationsAreCommitted(), tell) is expected
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,6 @@ import pytest
 
 from holdfast.controller.core.decisions import CauseKind, LogEnd
 from holdfast.controller.core.partitions.election import ElectionReason
-from holdfast.metadata.ids import PartitionId
-from holdfast.metadata.partition import PartitionRegistration
 from holdfast.metadata.records import RegisterBrokerRecord
 from holdfast.protocol.messages.alter_partition import (
     AlterPartitionPartition,
@@ -52,142 +50,6 @@ CASES = {
     "a leader who is no replica": Case(
         TypeOK, change(row(), leader=4), change(row(), leader=2, reason=ElectionReason.ISR)
     ),
-    "an ISR member that is no replica": Case(
-        partitions.ValidIsrElr, change(row(), isr=(1, 2, 4)), change(row(), isr=(1, 2))
-    ),
-    "an ELR at min ISR": Case(
-        partitions.ValidIsrElr, change(row(), isr=(1, 2), elr=(3,)), change(row(), isr=(1,), elr=(2, 3))
-    ),
-    "a seat that is also eligible": Case(
-        partitions.ValidIsrElr,
-        change(ALONE, elr=(2,), last_known_elr=(2,)),
-        change(ALONE, elr=(2,), last_known_elr=(3,)),
-    ),
-    "no replica complete and one known": Case(
-        partitions.MinIsrRecoveryQuorum,
-        change(ALONE, leader=None, isr=(), elr=(), last_known_elr=(1,)),
-        change(ALONE, leader=None, isr=(), elr=(), last_known_elr=(1, 2, 3)),
-    ),
-    "no replica complete where never more were than one": Case(
-        partitions.MinIsrRecoveryQuorum,
-        change(row(isr=(1, 2)), CauseKind.UNCLEAN_REGISTRATION, 1, leader=None, isr=(), last_known_elr=(1,)),
-        change(row(isr=(1,)), CauseKind.UNCLEAN_REGISTRATION, 1, leader=None, isr=(), last_known_elr=(1,)),
-    ),
-    "no replica complete after a reassignment": Case(
-        partitions.MinIsrRecoveryQuorum,
-        change(ALONE, leader=None, isr=(), elr=()),
-        change(ALONE, CauseKind.REASSIGNMENT_ASKED, leader=None, isr=(), elr=(), replicas=(2, 3)),
-    ),
-    "an ISR that grows by fencing": Case(
-        partitions.IsrGrowth,
-        change(row(isr=(1, 2)), CauseKind.SESSION_ENDED, 2, isr=(1, 3)),
-        change(row(isr=(1, 2)), CauseKind.ALTER_PARTITION, 1, isr=(1, 2, 3)),
-    ),
-    "an ELR member beside a member of the ISR": Case(
-        partitions.IsrGrowth,
-        change(ALONE, CauseKind.UNFENCING, 2, ElectionReason.ELR, leader=2, isr=(2,)),
-        change(ALONE, CauseKind.SESSION_ENDED, 1, ElectionReason.ELR, leader=2, isr=(2,), elr=(1,)),
-    ),
-    "an ELR that does not take who left": Case(
-        partitions.ElrUpdate,
-        change(row(isr=(1, 2)), CauseKind.SESSION_ENDED, 2, isr=(1,), elr=()),
-        change(row(isr=(1, 2)), CauseKind.SESSION_ENDED, 2, isr=(1,), elr=(2,)),
-    ),
-    "an ELR that keeps who stopped uncleanly": Case(
-        partitions.ElrUpdate,
-        change(ALONE, CauseKind.UNCLEAN_REGISTRATION, 2, last_known_elr=(2,), min_isr=3),
-        change(ALONE, CauseKind.UNCLEAN_REGISTRATION, 2, elr=(), last_known_elr=(2,)),
-    ),
-    "a candidate forgotten by fencing": Case(
-        partitions.CandidatesKept,
-        change(ALONE, CauseKind.SESSION_ENDED, 1, elr=()),
-        change(ALONE, CauseKind.UNCLEAN_REGISTRATION, 2, elr=()),
-    ),
-    "a new leader in the old epoch": Case(
-        partitions.EpochsOfARow,
-        change(row(), leader=2, leader_epoch=5),
-        change(row(), leader=2, leader_epoch=6),
-    ),
-    "a new epoch without a decision": Case(
-        partitions.EpochsOfARow,
-        change(row(), isr=(1, 2), leader_epoch=6),
-        change(row(), isr=(1, 2)),
-    ),
-    "a partition epoch that stands still": Case(
-        partitions.EpochsOfARow, change(row(), isr=(1, 2), partition_epoch=20), change(row(), isr=(1, 2))
-    ),
-    "a seat forgotten": Case(
-        partitions.LastKnownElrGains,
-        change(row(isr=(1,), last_known_elr=(2,)), last_known_elr=()),
-        change(row(isr=(1,), last_known_elr=(2,)), isr=(1, 3), last_known_elr=()),
-    ),
-    "an unclean stop without a seat": Case(
-        partitions.LastKnownElrGains,
-        change(ALONE, CauseKind.UNCLEAN_REGISTRATION, 2, elr=()),
-        change(ALONE, CauseKind.UNCLEAN_REGISTRATION, 2, elr=(), last_known_elr=(2,)),
-    ),
-    "a fenced leader": Case(
-        partitions.ElectionOrder,
-        change(row(), CauseKind.SESSION_ENDED, 1, ElectionReason.ISR, leader=2, isr=(2, 3), fenced=(2,)),
-        change(row(), CauseKind.SESSION_ENDED, 1, ElectionReason.ISR, leader=3, isr=(2, 3), fenced=(2,)),
-    ),
-    "a leader who is just leaving": Case(
-        partitions.ElectionOrder,
-        change(row(leader=2), CauseKind.SESSION_ENDED, 1, ElectionReason.ISR, leader=1),
-        change(row(leader=2), CauseKind.SESSION_ENDED, 2, ElectionReason.ISR, leader=1),
-    ),
-    "no leader though a replica may lead": Case(
-        partitions.ElectionOrder,
-        change(row(), CauseKind.SESSION_ENDED, 1, leader=None, isr=(2, 3)),
-        change(row(), CauseKind.SESSION_ENDED, 1, leader=None, isr=(), elr=(2, 3), fenced=(2, 3)),
-    ),
-    "an unclean election over the head of the ELR": Case(
-        partitions.ElectionOrder,
-        change(ALONE, CauseKind.SESSION_ENDED, 1, ElectionReason.UNCLEAN_RANDOM, leader=3, isr=(3,)),
-        change(
-            ALONE, CauseKind.SESSION_ENDED, 1, ElectionReason.UNCLEAN_RANDOM, leader=3, isr=(3,), fenced=(2,)
-        ),
-    ),
-    "the ELR before the ISR": Case(
-        partitions.ElectionOrder,
-        change(ALONE, CauseKind.PREFERRED_ASKED, None, ElectionReason.ELR, leader=2, isr=(2,)),
-        change(ALONE, CauseKind.SESSION_ENDED, 1, ElectionReason.ELR, leader=2, isr=(2,)),
-    ),
-    "a last known leader who was not the last": Case(
-        partitions.LastKnownLeaderByRule,
-        change(LEADERLESS, CauseKind.UNFENCING, 2, ElectionReason.LAST_KNOWN_LEADER, leader=2, isr=(2,)),
-        change(LEADERLESS, CauseKind.UNFENCING, 1, ElectionReason.LAST_KNOWN_LEADER, leader=1, isr=(1,)),
-    ),
-    "a last known leader beside an ELR": Case(
-        partitions.LastKnownLeaderByRule,
-        change(
-            replace(LEADERLESS, elr=(3,)), CauseKind.UNFENCING, 1, ElectionReason.LAST_KNOWN_LEADER, leader=1
-        ),
-        change(LEADERLESS, CauseKind.UNFENCING, 1, ElectionReason.LAST_KNOWN_LEADER, leader=1),
-    ),
-    "a last known leader beside another who is eligible than the one that was unregistered": Case(
-        partitions.LastKnownLeaderByRule,
-        change(
-            replace(LEADERLESS, elr=(2, 3)),
-            CauseKind.UNREGISTRATION,
-            3,
-            ElectionReason.LAST_KNOWN_LEADER,
-            leader=1,
-        ),
-        change(
-            replace(LEADERLESS, elr=(3,)),
-            CauseKind.UNREGISTRATION,
-            3,
-            ElectionReason.LAST_KNOWN_LEADER,
-            leader=1,
-        ),
-    ),
-    "a last known leader where logs are compared": Case(
-        partitions.LastKnownLeaderByRule,
-        change(LEADERLESS, CauseKind.UNFENCING, 1, ElectionReason.LAST_KNOWN_LEADER, leader=1),
-        change(LEADERLESS, CauseKind.LOGS_COMPARED, None, ElectionReason.LONGEST_LOG, leader=1),
-        MANAGER,
-    ),
     "not the best log": Case(
         partitions.BestLogWins,
         change(
@@ -228,41 +90,6 @@ CASES = {
         ),
         MANAGER,
     ),
-    "a reassignment that ends without who was added": Case(
-        partitions.ReassignmentKeepsData,
-        change(
-            row(isr=(1, 2), adding_replicas=(3,), original_replicas=(1, 2)),
-            adding_replicas=(),
-            original_replicas=None,
-        ),
-        change(
-            row(isr=(1, 2), adding_replicas=(3,), original_replicas=(1, 2)),
-            isr=(1, 2, 3),
-            adding_replicas=(),
-            original_replicas=None,
-        ),
-    ),
-    "a reassignment that ends without who stays, beside one that is asked to go home": Case(
-        partitions.ReassignmentKeepsData,
-        change(
-            row(isr=(1, 2), replicas=(1, 2, 3), adding_replicas=(3,), original_replicas=(1, 2)),
-            CauseKind.REASSIGNMENT_ASKED,
-            adding_replicas=(),
-            original_replicas=None,
-        ),
-        change(
-            row(isr=(1, 2), replicas=(1, 2, 3), adding_replicas=(3,), original_replicas=(1, 2)),
-            CauseKind.REASSIGNMENT_ASKED,
-            replicas=(1, 2),
-            adding_replicas=(),
-            original_replicas=None,
-        ),
-    ),
-    "a candidate that is no replica any more": Case(
-        partitions.ReassignmentKeepsData,
-        change(row(isr=(1, 2, 3)), replicas=(1, 2)),
-        change(row(isr=(1, 2, 3)), replicas=(1, 2), isr=(1, 2)),
-    ),
 }
 
 
@@ -274,15 +101,6 @@ def test_a_change_that_breaks_a_property_is_seen_and_the_one_beside_it_is_not(na
         said = scene.violation(lambda: scene.property.partition_changed(scene.seen, 0, told))  # noqa: B023
         assert (said is not None) is is_broken, said
         assert said is None or said.startswith(case.one.name)
-
-
-@pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.one.judges_rows])
-def test_so_it_is_of_a_topic_without_load(name: str) -> None:
-    case, key = CASES[name], PartitionId(b"u" * 16, 0)
-    for told, is_broken in ((case.allowed, False), (case.broken, True)):
-        scene = Scene(case.one(), case.shape)
-        said = scene.violation(lambda: scene.seen._row_changed(key, told))  # noqa: B023
-        assert (said is not None) is is_broken, said
 
 
 @pytest.mark.parametrize(
@@ -302,41 +120,6 @@ def test_a_log_that_was_compared_is_still_the_one_that_was_told_of_d3(
     )
     said = scene.violation(lambda: scene.property.partition_changed(scene.seen, 0, chosen))
     assert (said is not None and "N-3" in said) is is_broken, said
-
-
-@pytest.mark.parametrize(
-    ("committed", "fenced", "elr", "is_broken"),
-    [
-        (row(), (), True, False),
-        (row(), (3,), True, True),
-        (row(isr=(2, 3)), (), True, True),
-        (row(isr=(1,), leader=None), (1,), False, False),
-        (row(isr=(1,), leader=None), (1,), True, True),
-    ],
-    ids=["whole", "a fenced member", "a leader outside", "the last one without ELR", "the last one with ELR"],
-)
-def test_who_is_fenced_is_in_no_isr_i5(
-    committed: PartitionRegistration, fenced: tuple[int, ...], elr: bool, is_broken: bool
-) -> None:
-    scene = Scene(partitions.ValidControllerState())
-    scene.ghost.row = committed
-    scene.set_image(image(fenced, elr=elr, row=committed))
-    said = scene.violation(lambda: scene.property.metadata_committed(scene.seen))
-    assert (said is not None) is is_broken
-
-
-@pytest.mark.parametrize("changes", [False, True])
-def test_a_fenced_member_from_before_elr_stays_until_its_partition_changes_i5(changes: bool) -> None:
-    """F7; seed 121 of the band switched-elr as it was before."""
-    scene = Scene(partitions.ValidControllerState())
-    scene.ghost.row = row(leader=None, isr=(1,))
-    scene.set_image(image((1,), elr=False, row=scene.ghost.row))
-    scene.property.metadata_committed(scene.seen)
-    if changes:
-        scene.ghost.row = row(leader=None, isr=(1,), partition_epoch=21)
-    scene.set_image(image((1,), row=scene.ghost.row))
-    said = scene.violation(lambda: scene.property.metadata_committed(scene.seen))
-    assert (said is not None) is changes
 
 
 def proposal(
