@@ -7,8 +7,6 @@ the attacked broker takes. Bounds of the issue: below 400 MB, and the neighbour 
 
 import asyncio
 import json
-import subprocess
-import sys
 import threading
 import time
 from dataclasses import asdict
@@ -19,7 +17,8 @@ import click
 import psutil
 
 from holdfast.bench.attacks import ATTACKS, Attack, Target
-from holdfast.bench.cluster import BenchCluster, bench_cluster
+from holdfast.bench.clients import ClientProcess
+from holdfast.bench.cluster import BenchCluster, bench_cluster, has_ended
 from holdfast.bench.figures import table
 from holdfast.bench.machine import describe
 from holdfast.bench.report import note
@@ -120,8 +119,10 @@ class _Bench:
         found: dict[str, Any] = {"before": self._phase(neighbour)}
         note(f"{name}: during")
         attacking = _Attacking(attack)
-        found["during"] = self._phase(neighbour)
-        attacking.end()
+        try:
+            found["during"] = self._phase(neighbour)
+        finally:
+            attacking.end()
         note(f"{name}: after")
         found["after"] = self._phase(neighbour)
         found["counts"] = asdict(attack.counts)
@@ -131,7 +132,7 @@ class _Bench:
     def _phase(self, neighbour: "_Neighbour") -> dict[str, Any]:
         pid = self._local.pid(self._node)
         if pid is None:
-            raise RuntimeError(f"{self._node.name} has ended; its log is {self._local.home(self._node)}")
+            raise click.ClickException(has_ended(self._local, self._node))
         process = psutil.Process(pid)
         peak = 0
         end = time.monotonic() + self._seconds
@@ -147,6 +148,7 @@ class _Attacking:
     def __init__(self, attack: Attack) -> None:
         self._loop = asyncio.new_event_loop()
         self._task = self._loop.create_task(attack.run())
+        self._error: Exception | None = None
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
 
@@ -155,13 +157,16 @@ class _Attacking:
             self._loop.run_until_complete(self._task)
         except asyncio.CancelledError:
             pass
-        finally:
-            self._loop.close()
+        except Exception as error:  # noqa: BLE001  told by `end`: an attack that failed has shown nothing
+            self._error = error
 
     def end(self) -> None:
-        """Call the rude clients off."""
+        """Call the rude clients off. Raises: click.ClickException when they had ended by themselves."""
         self._loop.call_soon_threadsafe(self._task.cancel)
         self._thread.join()
+        self._loop.close()
+        if self._error is not None:
+            raise click.ClickException(f"the attack has failed: {self._error!r}") from self._error
 
 
 class _Neighbour:
@@ -180,40 +185,24 @@ class _Neighbour:
         }
 
     def __enter__(self) -> "_Neighbour":
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "holdfast.bench.worker"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        self._say(json.dumps(self._order))
-        if self._hear() != "ready":
-            raise RuntimeError("the neighbour could not get ready; its error is above")
-        self._say("go")
+        self._client = ClientProcess(self._order)
+        self._client.give_order()
+        self._client.wait_ready()
+        self._client.begin()
         return self
 
-    def __exit__(self, *_: object) -> None:
-        if self._process.poll() is None:
-            self._say("end")
-        self._process.communicate()
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            if kind is None:
+                self._client.end_phase("end")
+                self._client.wait_ended()
+        finally:
+            self._client.end()
 
     def end_phase(self) -> dict[str, Any]:
         """Its figures since the last call."""
-        self._say("phase")
-        heard = self._hear()
-        if not heard:
-            raise RuntimeError("the neighbour has ended; its error is above")
-        found: dict[str, Any] = json.loads(heard)
-        return found
-
-    def _say(self, line: str) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.write(line + "\n")
-        self._process.stdin.flush()
-
-    def _hear(self) -> str:
-        assert self._process.stdout is not None
-        return self._process.stdout.readline().strip()
+        self._client.end_phase()
+        return self._client.result()
 
 
 def _text(found: dict[str, dict[str, Any]]) -> str:

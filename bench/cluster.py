@@ -5,18 +5,22 @@ import shutil
 import signal
 import sys
 import tempfile
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+import click
+
 from holdfast.cli.extras import require
 from holdfast.cli.progress import shown
 from holdfast.client.admin import Admin
 from holdfast.client.core.errors import ClientError
+from holdfast.localcluster.nodes import ClusterError, Node
 from holdfast.localcluster.processes import LocalCluster
 from holdfast.protocol.errors import ErrorCode
-from holdfast.runtime.api import Runtime
+from holdfast.runtime.api import NetworkError, Runtime
 from holdfast.runtime.real.machine import run
 
 T = TypeVar("T")
@@ -24,6 +28,8 @@ T = TypeVar("T")
 PARTITIONS = 6
 REPLICATION_FACTOR = 3
 MIN_ISR = 2
+#: For how long a topic may be without all its replicas before a benchmark gives up.
+FULL_ISR_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +73,12 @@ class BenchCluster:
         run(work)
         return answers[0]
 
+    def check_nodes(self) -> None:
+        """Raises: click.ClickException when a node of our own has ended."""
+        for node in self.local.nodes if self.local is not None else ():
+            if self.local is not None and self.local.pid(node) is None:
+                raise click.ClickException(has_ended(self.local, node))
+
     def create_topic(self, topic: str) -> None:
         """RF 3, min ISR 2, ready to be written to."""
         configs = {"min.insync.replicas": str(MIN_ISR)}
@@ -74,14 +86,24 @@ class BenchCluster:
         self.wait_full_isr(topic)
 
     def wait_full_isr(self, topic: str) -> None:
-        """Until every partition has a leader and all its replicas in sync."""
+        """Until every partition has a leader and all its replicas in sync.
+
+        Raises: click.ClickException after a minute.
+        """
 
         async def wait(admin: Admin) -> None:
+            deadline_s = time.monotonic() + FULL_ISR_S
             while True:
                 (described,) = await admin.describe_topics([topic])
                 rows = described.partitions
-                if rows and all(len(r.isr) == len(r.replicas) and r.leader_id >= 0 for r in rows):
+                wrong = [r for r in rows if len(r.isr) < len(r.replicas) or r.leader_id < 0]
+                if rows and not wrong:
                     return
+                if time.monotonic() > deadline_s:
+                    raise click.ClickException(
+                        f"{topic} is not in sync after {FULL_ISR_S:.0f} s: {len(wrong)} of {len(rows)} "
+                        f"partitions, code {described.error_code}"
+                    )
 
         self.ask(wait)
 
@@ -119,9 +141,31 @@ def bench_cluster(bootstrap_servers: str | None, folder: Path | None) -> Iterato
         return
     home = Path(tempfile.mkdtemp(prefix="holdfast-bench-", dir=folder))
     try:
-        yield BenchCluster(bootstrap_servers, None, home)
+        with _one_sentence():
+            yield BenchCluster(bootstrap_servers, None, home)
     finally:
         shutil.rmtree(home, ignore_errors=True)
+
+
+def has_ended(local: LocalCluster, node: Node) -> str:
+    """A sentence about a node, whose log will be gone with the cluster."""
+    return f"{node.name} has ended; its last words:\n{local.last_words(node)}"
+
+
+@contextlib.contextmanager
+def _one_sentence(local: LocalCluster | None = None) -> Iterator[None]:
+    """What ends a benchmark becomes a sentence on stderr and exit code 1, with the last words of nodes that
+    have ended. A broken pipe would be neither: click takes it for the reader of stdout, who has gone."""
+    try:
+        yield
+    except (ClientError, ClusterError, NetworkError, BrokenPipeError) as error:
+        nodes = local.nodes if local is not None else ()
+        ended = [has_ended(local, node) for node in nodes if local is not None and local.pid(node) is None]
+        raise click.ClickException("\n".join([str(error) or repr(error), *ended])) from error
+    except SystemExit as end:
+        if local is not None and end.code == 128 + signal.SIGTERM:
+            click.echo("ended by SIGTERM", err=True)
+        raise
 
 
 @contextlib.contextmanager
@@ -133,12 +177,14 @@ def own_cluster(folder: Path | None, **settings: Any) -> Iterator[BenchCluster]:
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     home = Path(tempfile.mkdtemp(prefix="holdfast-bench-", dir=folder))
     try:
-        local = LocalCluster.create(home / "cluster", 3, 3, **settings)
-        try:
-            with shown("A cluster starts"):
-                local.up()
-            yield BenchCluster(local.bootstrap_servers, local, home)
-        finally:
-            local.destroy()
+        with _one_sentence():
+            local = LocalCluster.create(home / "cluster", 3, 3, **settings)
+            try:
+                with _one_sentence(local):
+                    with shown("A cluster starts"):
+                        local.up()
+                    yield BenchCluster(local.bootstrap_servers, local, home)
+            finally:
+                local.destroy()
     finally:
         shutil.rmtree(home, ignore_errors=True)

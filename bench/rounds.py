@@ -1,12 +1,10 @@
 """Runs client processes side by side and adds up what they and the cluster used."""
 
-import json
-import subprocess
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from holdfast.bench.clients import ClientProcess
 from holdfast.bench.cluster import BenchCluster, Usage
 from holdfast.bench.figures import Spread, spread
 
@@ -33,41 +31,31 @@ class Round:
 
 
 def run_round(cluster: BenchCluster, orders: Sequence[dict[str, Any]]) -> Round:
-    """Start one process for each order, let them begin together, wait for all."""
-    workers = [
-        subprocess.Popen(
-            [sys.executable, "-m", "holdfast.bench.worker"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for _ in orders
-    ]
+    """Start one process for each order, let them begin together, wait for all.
+
+    Raises: click.ClickException, a sentence, when a client or a node ends meanwhile.
+    """
+    clients = [ClientProcess({"bootstrap_servers": cluster.bootstrap_servers, **order}) for order in orders]
     try:
-        return _measured(cluster, workers, orders)
+        return _measured(cluster, clients)
     finally:
-        for worker in workers:  # one that failed, or that a signal has cut short, does not stay
-            worker.kill()
-            worker.communicate()
+        for client in clients:
+            client.end()
 
 
-def _measured(
-    cluster: BenchCluster, workers: "Sequence[subprocess.Popen[str]]", orders: Sequence[dict[str, Any]]
-) -> Round:
-    for worker, order in zip(workers, orders, strict=True):
-        _say(worker, json.dumps({"bootstrap_servers": cluster.bootstrap_servers, **order}))
-    for worker in workers:
-        if _hear(worker) != "ready":
-            raise RuntimeError("a client process could not get ready; its error is above")
+def _measured(cluster: BenchCluster, clients: Sequence[ClientProcess]) -> Round:
+    for client in clients:
+        client.give_order()
+    for client in clients:
+        client.wait_ready()
     before = cluster.usage()
-    for worker in workers:
-        _say(worker, "go")
-    reports = [json.loads(_hear(worker) or "null") for worker in workers]
+    for client in clients:
+        client.begin()
+    reports = [client.result() for client in clients]
+    cluster.check_nodes()
     after = cluster.usage()
-    for worker in workers:
-        worker.wait()
-    if None in reports:
-        raise RuntimeError("a client process failed; its error is above")
+    for client in clients:
+        client.wait_ended()
     elapsed_s = max(report["elapsed_s"] for report in reports)
     return Round(
         mb_s=sum(report["bytes"] for report in reports) / elapsed_s / 1e6,
@@ -96,14 +84,3 @@ def figures(rounds: Sequence[Round]) -> dict[str, Spread]:
         "controller_cpu_s": spread([r.cpu_s("controller") for r in rounds]),
         "controller_rss_mb": spread([r.rss_mb("controller") for r in rounds]),
     }
-
-
-def _say(worker: "subprocess.Popen[str]", line: str) -> None:
-    assert worker.stdin is not None
-    worker.stdin.write(line + "\n")
-    worker.stdin.flush()
-
-
-def _hear(worker: "subprocess.Popen[str]") -> str:
-    assert worker.stdout is not None
-    return worker.stdout.readline().strip()

@@ -17,13 +17,13 @@ import aiofiles
 
 from holdfast.bench.cluster import process_usage
 from holdfast.bench.figures import latency
+from holdfast.cli.options import run_client
 from holdfast.client.consumer import Consumer
 from holdfast.client.core.batch import Batch
 from holdfast.client.core.errors import BufferFull
 from holdfast.client.core.outcomes import DeliveryOutcome
 from holdfast.client.producer import Producer
 from holdfast.runtime.api import Runtime
-from holdfast.runtime.real.machine import run
 
 
 async def _go() -> None:
@@ -266,4 +266,4 @@ async def _main(runtime: Runtime) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(run(_main))
+    sys.exit(run_client(_main))  # ends with the first batch that is not acknowledged

@@ -8,8 +8,13 @@ import time
 from pathlib import Path
 from typing import Any
 
+import click
 import psutil
 import pytest
+
+from holdfast.bench.cluster import BenchCluster
+from holdfast.bench.rounds import run_round
+from holdfast.localcluster.processes import LocalCluster
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 SMALL = ("--runs", "2", "--megabytes", "2", "--record-sizes", "100")
@@ -102,7 +107,8 @@ def test_a_benchmark_that_is_told_to_end_leaves_no_node_running(tmp_path: Path, 
             assert time.monotonic() < deadline
             time.sleep(0.05)
         process.terminate()
-        assert process.wait(120) == 128 + signal.SIGTERM
+        _, said = process.communicate(timeout=120)
+        assert (process.returncode, said.splitlines()[-1]) == (128 + signal.SIGTERM, b"ended by SIGTERM")
     finally:
         process.kill()
         process.communicate()
@@ -124,3 +130,18 @@ def test_abuse_shows_a_neighbours_rate_and_the_brokers_memory_around_each_attack
         for phase in ("before", "during", "after"):
             assert found[phase]["records_per_s"] > 0
             assert found[phase]["broker_rss_mb"] > 0
+
+
+def test_a_record_without_an_acknowledgement_ends_a_benchmark(
+    cluster: LocalCluster, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    bench = BenchCluster(cluster.bootstrap_servers, None, tmp_path)
+    configs = {"max.message.bytes": "100"}
+    bench.ask(lambda admin: admin.create_topic("small", 1, 3, configs=configs))
+    order = {
+        "work": "produce", "topic": "small", "records": 10, "record_bytes": 1000, "linger_ms": 5,
+        "batch_size_bytes": 10_000, "compression": "none",
+    }  # fmt: skip
+    with pytest.raises(click.ClickException, match="produce of small. ended with exit code 1"):
+        run_round(bench, [order])
+    assert "were not acknowledged" in capfd.readouterr().err
