@@ -139,12 +139,20 @@ class ReadersGoOnAtAStart(Property):
     is_about_loss = True
 
     def __init__(self) -> None:
-        #: {partition: highest log start of who has shown it to consumers}
+        #: {partition: highest log start that was seen of any replica}
         self._starts: dict[int, int] = {}
         #: of each session of a consumer: records that were looked at, and what it wants next
         self._read: list[tuple[int, dict[int, int]]] = []
 
     def shown(self, seen: Observer, view: ReplicaView, row: ReadRow) -> None:
+        self._look(view)
+
+    def replica_changed(
+        self, seen: Observer, view: ReplicaView, before: Before, appended: Sequence[BatchMark]
+    ) -> None:
+        self._look(view)
+
+    def _look(self, view: ReplicaView) -> None:
         start = view.log.log_start_offset
         if start > self._starts.get(view.index, 0):
             self._starts[view.index] = start
@@ -160,6 +168,11 @@ class ReadersGoOnAtAStart(Property):
             for one in session[count:]:
                 expected = wanted.get(one.partition, 0)
                 wanted[one.partition] = one.offset + 1
-                if one.offset > max(expected, self._starts.get(one.partition, 0)):
+                if one.offset <= max(expected, self._starts.get(one.partition, 0)):
+                    continue
+                # where a log begins may be told before its replica changes, and by another leader
+                for view in seen.replicas.get(one.partition, {}).values():
+                    self._look(view)
+                if one.offset > self._starts.get(one.partition, 0):
                     story = f"{one.offset} was read, {expected} was wanted, no log begins behind"
                     seen.broken(self, one.partition, f"{story} {self._starts.get(one.partition, 0)}")

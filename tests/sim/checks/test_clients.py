@@ -205,3 +205,21 @@ def test_a_reader_goes_on_where_a_log_begins_rule_10(
         scene.property.consumed(scene.seen, session[-1])
 
     assert is_broken(clients.ReadersGoOnAtAStart(), tell) is expected
+
+
+@pytest.mark.parametrize(("start_of_another", "expected"), [(2, False), (1, True)])
+def test_a_reader_goes_on_where_the_log_of_a_former_leader_begins(
+    start_of_another: int, expected: bool
+) -> None:
+    """It told where that is, and the next leader, whose own log begins before, gives the records."""
+
+    def tell(scene: Scene) -> None:
+        view_of(scene, 2, BATCHES).log.log_start_offset = start_of_another  # type: ignore[misc]
+        view = view_of(scene, 1, BATCHES)
+        view.log.log_start_offset = 1  # type: ignore[misc]
+        scene.property.shown(scene.seen, view, read(3))
+        session = [Polled(0, offset, 5, b"") for offset in (0, 2)]
+        scene.world.load.polls.append(session)
+        scene.property.consumed(scene.seen, session[-1])
+
+    assert is_broken(clients.ReadersGoOnAtAStart(), tell) is expected
