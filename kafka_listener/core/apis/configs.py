@@ -4,6 +4,7 @@ Kafka asks for single brokers too. Here a broker's own values are in its file; w
 whole cluster, so a broker is described as the cluster is.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -31,6 +32,9 @@ from holdfast.protocol.messages.configs import (
 _TYPES = {"boolean": 1, "string": 2, "int": 3, "long": 5, "double": 6, "list": 7, "enum": 2}
 _DEFAULT_CONFIG = int(ConfigSource.DEFAULT)
 _NOT_HERE = "only topics and the brokers of this cluster have configuration here"
+_ALTERED = frozenset({int(ResourceType.TOPIC), int(ResourceType.BROKER)})
+#: Most values that one AlterConfigs removes: each topic that it names may have many.
+REMOVALS_MAX = 10_000
 #: Nothing is throttled here. Kafka's tools remove these after a move, whether or not they were set.
 _THROTTLES = frozenset(
     {
@@ -118,15 +122,28 @@ def alter_configs(request: Request, cluster: ClusterView) -> Outcome:
     """The values of topics, or with an empty name of the cluster: those that are given, and no others. What
     this broker knows to be set besides is removed; the broker forwards it."""
     message = request.message
+    times = Counter((one.resource_type, one.resource_name) for one in message.resources)
     resources: list[AlterConfigsResource] = []
+    done: list[AlterConfigsResult] = []
+    removals = 0
     for resource in message.resources:
         kind, name = resource.resource_type, resource.resource_name
+        is_alone = kind in _ALTERED and times[kind, name] == 1
+        present = cluster.image.configs.get((kind, name), ()) if is_alone else ()
         given = {one.name for one in resource.configs}
-        others = [key for key in sorted(cluster.image.configs.get((kind, name), ())) if key not in given]
-        changes = [AlterableConfig(one.name, ConfigOperation.SET, one.value) for one in resource.configs]
-        changes += [AlterableConfig(key, ConfigOperation.DELETE, None) for key in others]
-        resources.append(AlterConfigsResource(kind, name, tuple(changes)))
-    return _asked_to_alter(message.validate_only, resources, [])
+        others = [key for key in sorted(present) if key not in given]
+        removals += len(others)
+        if not is_alone:
+            text = _NOT_HERE if kind not in _ALTERED else "it is named twice in this request"
+            done.append(AlterConfigsResult(ErrorCode.INVALID_REQUEST, text, kind, name))
+        elif removals > REMOVALS_MAX:
+            text = f"this request removes more than {REMOVALS_MAX} values; name fewer topics in one"
+            done.append(AlterConfigsResult(ErrorCode.INVALID_REQUEST, text, kind, name))
+        else:
+            changes = [AlterableConfig(one.name, ConfigOperation.SET, one.value) for one in resource.configs]
+            changes += [AlterableConfig(key, ConfigOperation.DELETE, None) for key in others]
+            resources.append(AlterConfigsResource(kind, name, tuple(changes)))
+    return _asked_to_alter(message.validate_only, resources, done)
 
 
 def incremental_alter_configs(request: Request, cluster: ClusterView) -> Outcome:
@@ -138,7 +155,9 @@ def incremental_alter_configs(request: Request, cluster: ClusterView) -> Outcome
     for resource in message.resources:
         kind, name = resource.resource_type, resource.resource_name
         changes = [one for one in resource.configs if not _removes_a_throttle(one)]
-        if kind == ResourceType.BROKER and resource.configs and not changes:
+        if kind not in _ALTERED:
+            done.append(AlterConfigsResult(ErrorCode.INVALID_REQUEST, _NOT_HERE, kind, name))
+        elif kind == ResourceType.BROKER and resource.configs and not changes:
             done.append(AlterConfigsResult(ErrorCode.NONE, None, kind, name))
         else:
             configs = tuple(AlterableConfig(one.name, one.config_operation, one.value) for one in changes)

@@ -677,7 +677,6 @@ def test_the_values_of_a_topic_are_replaced_as_a_whole() -> None:
     rows = [
         {"resource_type": 2, "resource_name": "t", "configs": [{"name": "flush.ms", "value": "9"}]},
         {"resource_type": 2, "resource_name": "u", "configs": [{"name": "retention.ms", "value": None}]},
-        {"resource_type": 2, "resource_name": "t", "configs": [{"name": "retention.ms", "value": "7"}]},
         {"resource_type": 4, "resource_name": "", "configs": []},
     ]
     fields = {"resources": rows, "validate_only": True}
@@ -693,11 +692,44 @@ def test_the_values_of_a_topic_are_replaced_as_a_whole() -> None:
         ] == [
             ("t", [("flush.ms", set_, "9"), ("retention.ms", delete, None)]),
             ("u", [("retention.ms", set_, None)]),
-            ("t", [("retention.ms", set_, "7")]),
             ("", []),
         ]
         response: Any = ask.refused(ErrorCode.INVALID_CONFIG, "why")
-        assert [row["resource_name"] for row in response["responses"]] == ["t", "u", "t", ""]
+        assert [row["resource_name"] for row in response["responses"]] == ["t", "u", ""]
+
+
+@pytest.mark.parametrize("version", [0, 2])
+def test_no_value_is_removed_twice_by_one_request(version: int) -> None:
+    """Five bytes that name a topic again would be a change of each of its values again."""
+    again = [{"resource_type": 2, "resource_name": "t", "configs": []}] * 2
+    answer: Any = TRANSLATIONS[KafkaApi.ALTER_CONFIGS](
+        request_of(KafkaApi.ALTER_CONFIGS, version, {"resources": again, "validate_only": False}), VIEW
+    )
+    rows = [(row["resource_name"], row["error_code"], row["error_message"]) for row in answer["responses"]]
+    assert rows == [("t", ErrorCode.INVALID_REQUEST, "it is named twice in this request")] * 2
+
+
+def test_a_request_removes_a_bounded_number_of_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("holdfast.kafka_listener.core.apis.configs.REMOVALS_MAX", 0)
+    rows = [
+        {"resource_type": 2, "resource_name": "u", "configs": []},
+        {"resource_type": 2, "resource_name": "t", "configs": []},
+    ]
+    ask = asks(KafkaApi.ALTER_CONFIGS, 2, {"resources": rows, "validate_only": False})
+    question = ask.message
+    assert isinstance(question, IncrementalAlterConfigsRequest)
+    assert [row.resource_name for row in question.resources] == ["u"]
+    answer: Any = ask.refused(ErrorCode.NOT_CONTROLLER, "why")
+    assert [row["resource_name"] for row in answer["responses"]] == ["u", "t"]
+
+
+@pytest.mark.parametrize("api", [KafkaApi.ALTER_CONFIGS, KafkaApi.INCREMENTAL_ALTER_CONFIGS])
+def test_a_number_that_is_ours_is_no_resource_of_a_kafka_client(api: KafkaApi) -> None:
+    """The quotas of clients have an API of their own."""
+    rows = [{"resource_type": 100, "resource_name": "", "configs": []}]
+    request = request_of(api, 1, {"resources": rows, "validate_only": False})
+    answer: Any = TRANSLATIONS[api](request, VIEW)
+    assert [row["error_code"] for row in answer["responses"]] == [ErrorCode.INVALID_REQUEST]
 
 
 def test_to_set_a_throttle_is_the_controllers_to_refuse() -> None:
