@@ -135,10 +135,11 @@ async def reset(log: Log) -> None:
 
 
 @pytest.mark.parametrize("act", [delete_below, truncate, reset])
-@pytest.mark.parametrize("step", range(1, 12, 2))
-@pytest.mark.parametrize("place", ["between slices", "before a swap"])
+@pytest.mark.parametrize(
+    ("place", "step"), [*(("between slices", step) for step in range(1, 8, 2)), ("before a swap", 1)]
+)
 async def test_a_group_that_lost_a_segment_is_not_merged(
-    act: Callable[[Log], Awaitable[None]], step: int, place: str
+    act: Callable[[Log], Awaitable[None]], place: str, step: int
 ) -> None:
     disk = MemoryDisk()
     log = await made(disk)
@@ -161,6 +162,7 @@ async def test_a_group_that_lost_a_segment_is_not_merged(
         await change()
 
     await clean(log, pause=pause, in_turn=in_turn)
+    assert left <= 0
     await settle()
     assert log.failure is None
     check_reads(log)
