@@ -364,7 +364,7 @@ def unfencing_elects_nobody() -> Changes:
 # --- the quorum --------------------------------------------------------------------------------------------
 
 
-@mutant(breaks="K20", by="N-5 I-10 A-2", setting=ACTIVE_MOVES, killed_by="R29@1")
+@mutant(breaks="K20", by="I-10 A-2", setting=ACTIVE_MOVES, killed_by="R29@1")
 def answers_before_commit() -> Changes:
     """The controller answers a write before the quorum has its records."""
     return patch(QuorumController, "_write", "if self._pending:", "if False:")

@@ -194,7 +194,7 @@ def min_isr_change_forgets_elr() -> Changes:
 
 @mutant(
     breaks="N-5, B6, R109",
-    by="N-5 I-7 A-2 I-8",
+    by="I-7 A-2 I-8",
     setting=MIN_ISRS,
     masked="a proposal from before the change of min ISR has an old partition epoch and is refused "
     "(R41), so answer and registration name the same one; the pair is accepts-old-partition- "
