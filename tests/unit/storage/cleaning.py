@@ -93,6 +93,31 @@ async def clean(
     return await log.cleaning.clean(dirt, log.config, log.producer_state, tools)
 
 
+async def clean_while(log: Log, act: Callable[[Log], Awaitable[None]], place: str, step: int) -> bool:
+    """Clean, and act on the log at this `step` of a `place` ("between slices", "before a swap"); False when
+    the cleaning was over before."""
+    left = step
+
+    async def interfere() -> None:
+        nonlocal left
+        left -= 1
+        if not left:
+            await act(log)
+
+    async def pause(size_bytes: int) -> bool:
+        if place == "between slices":
+            await interfere()
+        return True
+
+    async def in_turn(change: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        if place == "before a swap":
+            await interfere()
+        await change()
+
+    await clean(log, pause=pause, in_turn=in_turn)
+    return left <= 0
+
+
 def records(log: Log) -> list[Record]:
     """All that a reader gets from the log start on."""
     found = [one for _, data in iter_batches(read_all(log)) for one in decode_records(data)]

@@ -35,6 +35,7 @@ from tests.unit.storage.cleaning import (
     at_once,
     check_reads,
     clean,
+    clean_while,
     keyed,
     latest,
     made,
@@ -175,27 +176,9 @@ Act = Callable[[Log], Awaitable[None]]
 async def test_what_the_log_gives_up_meanwhile_stays_given_up(act: Act, step: int, place: str) -> None:
     disk, log = await made()
     _, twin = await made()
-    left = step
-
-    async def interfere() -> None:
-        nonlocal left
-        left -= 1
-        if not left:
-            await act(log)
-
-    async def pause(size_bytes: int) -> bool:
-        if place == "between slices":
-            await interfere()
-        return True
-
-    async def in_turn(change: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        if place == "before a swap":
-            await interfere()
-        await change()
-
-    await clean(log, pause=pause, in_turn=in_turn)
+    is_disturbed = await clean_while(log, act, place, step)
     await settle()
-    if left > 0:
+    if not is_disturbed:
         return  # it was over before
     await act(twin)
     if act is not close:

@@ -24,6 +24,7 @@ from tests.unit.storage.cleaning import (
     append,
     check_reads,
     clean,
+    clean_while,
     keyed,
     latest,
     open_log,
@@ -143,26 +144,7 @@ async def test_a_group_that_lost_a_segment_is_not_merged(
 ) -> None:
     disk = MemoryDisk()
     log = await made(disk)
-    left = step
-
-    async def interfere() -> None:
-        nonlocal left
-        left -= 1
-        if not left:
-            await act(log)
-
-    async def pause(size_bytes: int) -> bool:
-        if place == "between slices":
-            await interfere()
-        return True
-
-    async def in_turn(change: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        if place == "before a swap":
-            await interfere()
-        await change()
-
-    await clean(log, pause=pause, in_turn=in_turn)
-    assert left <= 0
+    assert await clean_while(log, act, place, step)
     await settle()
     assert log.failure is None
     check_reads(log)
