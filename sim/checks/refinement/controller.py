@@ -24,12 +24,7 @@ from holdfast.metadata.records import (
 from holdfast.protocol.messages.alter_partition import AlterPartitionPartition, AlterPartitionRequest
 from holdfast.sim.checks.observe.observer import Observer
 from holdfast.sim.checks.observe.views import Change, Property
-from holdfast.sim.checks.refinement.abstraction import (
-    ModelCluster,
-    mask,
-    partition_state,
-    registration,
-)
+from holdfast.sim.checks.refinement.abstraction import ModelCluster, mask, partition_state, registration
 from holdfast.sim.model import controller as actions
 from holdfast.sim.model import state as model_state
 from holdfast.sim.model.rules import ACCEPTED, VERDICTS
