@@ -237,8 +237,9 @@ class Lifecycle:
         return None
 
     def heartbeat_answered(self, response: BrokerHeartbeatResponse, now_ms: int) -> StopReason | None:
-        """Handle the answer to a heartbeat. STALE_BROKER_EPOCH and BROKER_ID_NOT_REGISTERED end the
-        registration: `is_registered` is false afterwards, and the caller drops all roles (N-2)."""
+        """Handle the answer to a heartbeat. STALE_BROKER_EPOCH, BROKER_ID_NOT_REGISTERED and leave to stop
+        without having asked for it end the registration: `is_registered` is false afterwards, and the caller
+        drops all roles (N-2)."""
         self._in_flight = False
         self._heard_ms = now_ms
         code = response.error_code
@@ -256,6 +257,9 @@ class Lifecycle:
                 return self._stop("controlled shutdown is complete")
             self._next_ms = now_ms + min(HURRY_MS, self._heartbeat_ms)
             return None
+        if response.should_shut_down:
+            # Another has asked for a stop in this broker's name; only a new registration ends that (R22).
+            return self.registration_over(now_ms)
         if self.state is BrokerState.RECOVERY and not response.is_fenced:
             self.state = BrokerState.RUNNING
         in_a_hurry = self.is_ready and response.is_fenced and not self.is_stalled

@@ -181,7 +181,10 @@ class ClusterControl:
     def register(
         self, draft: Draft, request: BrokerRegistrationRequest, now_ms: int
     ) -> BrokerRegistrationResponse:
-        """Register a new incarnation, or the same one again. Errors in the order of R30."""
+        """Register a new incarnation, or the same one again. Errors in the order of R30.
+
+        One that was let go is over (R22): a process that did not ask for that gets a new epoch.
+        """
         image = draft.image
         old = image.brokers.get(request.broker_id)
         is_same = old is not None and old.incarnation_id == request.incarnation_id
@@ -195,7 +198,7 @@ class ClusterControl:
         error, text = self._registration_error(image, request)
         if error is not ErrorCode.NONE:
             return BrokerRegistrationResponse(error, text, -1, False)
-        if old is not None and is_same:
+        if old is not None and is_same and not (old.is_fenced and old.in_controlled_shutdown):
             self._amend(draft, old, request)
             return BrokerRegistrationResponse(ErrorCode.NONE, None, old.broker_epoch, old.clean_shutdown)
         is_clean = is_clean_restart or (old is None and request.previous_broker_epoch == -1)

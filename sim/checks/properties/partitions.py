@@ -84,7 +84,8 @@ class RegistrationsAreApart(Property):
 class CleanIsProven(Property):
     """R32, R33: a new incarnation counts as clean only when it names the very epoch of the registration
     before it, and has all log dirs of that. One that cannot prove that is not believed. R31: a
-    process that registers again, since it has not heard the answer, is what it was, and keeps its epoch."""
+    process that registers again, since it has not heard the answer, is what it was, and keeps its epoch;
+    unless it was let go."""
 
     name = "R32 CleanIsProven"
 
@@ -95,7 +96,7 @@ class CleanIsProven(Property):
         if old is None or new is None or new is old:
             return
         if new.incarnation_id == old.incarnation_id:
-            if new.broker_epoch != old.broker_epoch:
+            if new.broker_epoch != old.broker_epoch and not (old.is_fenced and old.in_controlled_shutdown):
                 seen.broken(self, None, f"{old} got another epoch as the same process: {new}")
             return
         has_proof = request.previous_broker_epoch == old.broker_epoch

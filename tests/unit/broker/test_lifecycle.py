@@ -8,6 +8,7 @@ import pytest
 from holdfast.broker.core.registration.lifecycle import (
     HURRY_MS,
     RETRY_MS_MAX,
+    RETRY_MS_MIN,
     SILENCE_MS_MAX,
     Identity,
     Lifecycle,
@@ -174,6 +175,17 @@ def test_controlled_shutdown_waits_for_the_controller() -> None:
     assert not reason.is_failure
     assert state(life) == "SHUTTING_DOWN"
     assert life.next_request(0, 10_000) is None
+
+
+def test_a_stop_that_another_asked_for_in_its_name_ends_the_registration() -> None:
+    """R22: it would be fenced and unfenced in turn for ever, and be in no ISR."""
+    life = running()
+    assert life.heartbeat_answered(beat(fenced=True, shut_down=True), 1000) is None
+    assert not life.is_registered
+    assert state(life) == "STARTING"
+    request = life.next_request(0, 1000 + RETRY_MS_MIN)
+    assert isinstance(request, BrokerRegistrationRequest)
+    assert request.previous_broker_epoch == -1
 
 
 def test_controlled_shutdown_is_bounded() -> None:

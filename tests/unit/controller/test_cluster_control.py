@@ -123,6 +123,25 @@ def test_an_amended_registration_goes_on_with_its_controlled_shutdown() -> None:
     assert (broker.listeners, broker.in_controlled_shutdown, broker.is_fenced) == (moved, True, False)
 
 
+def test_a_process_that_was_let_go_and_lives_registers_anew() -> None:
+    """R22: another had asked for its stop. With its old epoch it would be fenced again and again."""
+    quorum = started(1, 2, 3)
+    leader = quorum.partition("t").leader
+    assert leader is not None
+    old = quorum.image.brokers[leader]
+    quorum.heartbeat(leader, want_shutdown=True)
+    for other in {1, 2, 3} - {leader}:
+        quorum.heartbeat(other)
+    assert quorum.heartbeat(leader).should_shut_down
+    incarnation = int.from_bytes(old.incarnation_id, "big")
+    answer = quorum.register(leader, incarnation=incarnation, previous_broker_epoch=-1)
+    assert (answer.error_code, answer.clean_shutdown) == (ErrorCode.NONE, False)
+    assert answer.broker_epoch > old.broker_epoch
+    quorum.heartbeat(leader)
+    broker = quorum.image.brokers[leader]
+    assert (broker.in_controlled_shutdown, broker.is_fenced) == (False, False)
+
+
 def test_a_clean_restart_while_the_old_incarnation_counts_as_alive_removes_it_first() -> None:
     """D14, last part, in one atomic batch: leadership and ISR, then the registration."""
     quorum = started(1, 2, 3)
