@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from holdfast.protocol.errors import ErrorCode
+from holdfast.protocol.messages.fetch import METADATA_TOPIC_ID, FetchPartition, FetchRequest
 from holdfast.raft.core.quorum import QuorumState
 from holdfast.raft.core.voter_directories import VoterDirectories
 from holdfast.runtime.memory.disk import MemoryDisk
@@ -124,6 +125,7 @@ async def test_the_directory_that_was_replaced_counts_no_more(cluster: Cluster) 
         ("leader", None, ErrorCode.VOTER_NOT_FOUND),
         ("follower", None, ErrorCode.INVALID_REQUEST),
         ("follower", "its own", ErrorCode.DUPLICATE_VOTER),
+        ("follower", "one that it never had", ErrorCode.INVALID_REQUEST),
     ],
 )
 async def test_what_is_no_new_directory_of_another_voter_is_refused(
@@ -132,12 +134,31 @@ async def test_what_is_no_new_directory_of_another_voter_is_refused(
     leader = await cluster.boot()
     await cluster.clock.advance(600)
     follower = next(machine for machine in cluster.machines.values() if machine is not leader)
-    own = (await stored(follower)).directory_id if directory_id else None
+    directories = {"its own": (await stored(follower)).directory_id, "one that it never had": b"x" * 16}
+    own = directories[directory_id] if directory_id else None
     voter_id = {"stranger": 77, "leader": leader.id, "follower": follower.id}[voter]
     answer = await cluster.readmit(leader, voter_id, own)
     assert answer.error_code == expected
     asked_elsewhere = await cluster.readmit(follower, voter_id, own)
     assert asked_elsewhere.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+async def test_a_voter_whose_directory_is_alive_keeps_it(cluster: Cluster) -> None:
+    """Another process fetches in its name: one word of an operator would end the quorum for good."""
+    leader = await cluster.boot()
+    await cluster.clock.advance(600)
+    voter = next(machine for machine in cluster.machines.values() if machine is not leader)
+    row = FetchPartition(METADATA_TOPIC_ID, 0, leader.driver.raft_epoch, 0, 0, -1, 1000)
+    fetch = FetchRequest(
+        "test", voter.id, -1, 0, 1, 1000, (row,), voter_ids=(1, 2, 3), voter_directory_id=b"x" * 16
+    )
+    assert (await cluster.ask(leader, fetch)).error_code == ErrorCode.INVALID_VOTER_KEY
+    answer = await cluster.readmit(leader, voter.id, b"x" * 16)
+    assert answer.error_code == ErrorCode.REQUEST_TIMED_OUT
+    assert "stop that process" in answer.error_message
+    await voter.kill()
+    await cluster.clock.advance(3_000)
+    assert (await cluster.readmit(leader, voter.id, b"x" * 16)).error_code == ErrorCode.NONE
 
 
 async def test_a_voter_of_an_earlier_build_votes_on_and_gets_a_directory(cluster: Cluster) -> None:

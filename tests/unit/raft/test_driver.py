@@ -379,7 +379,7 @@ async def test_a_voter_that_lost_its_vote_stays_out_until_it_is_taken_in_anew(cl
     voter.disk = MemoryDisk()
     await voter.boot()
     append(leader, b"b")
-    await cluster.clock.advance(1_000)
+    await cluster.clock.advance(2_500)
     assert cluster[101].recorder.values == [b"a", b"b"]
     assert voter.recorder.values == []
     assert (await cluster.readmit(leader, voter.id)).error_code == ErrorCode.NONE

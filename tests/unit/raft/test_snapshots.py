@@ -237,7 +237,7 @@ async def test_a_voter_with_a_new_disk_catches_up_by_snapshot_once_it_is_taken_i
     await voter.kill()
     voter.disk = MemoryDisk()
     await voter.boot()
-    await cluster.clock.advance(1_500)
+    await cluster.clock.advance(2_500)
     assert voter.recorder.values == []
     answer = await cluster.readmit(leader, voter.id)
     assert answer.error_code == ErrorCode.NONE
