@@ -111,13 +111,17 @@ class MetadataImage:
 
     def partitions_of(self, broker_id: int) -> Iterator[PartitionRow]:
         """Partitions that the broker is assigned to, by topic name and index."""
-        return self._rows(self.assigned.get(broker_id, _NO_KEYS))
+        return self._rows(self.assigned_to(broker_id))
+
+    def assigned_to(self, broker_id: int) -> Map[PartitionId, None]:
+        """The partitions that the broker is assigned to, in no order."""
+        return self.assigned.get(broker_id, _NO_KEYS)
 
     def leads_anything(self, broker_id: int) -> bool:
         """True while the broker leads some partition."""
         return any(
             self.topics[topic_id].partitions[index].leader == broker_id
-            for topic_id, index in self.assigned.get(broker_id, _NO_KEYS)
+            for topic_id, index in self.assigned_to(broker_id)
         )
 
     def leaderless_partitions(self) -> Iterator[PartitionRow]:

@@ -48,6 +48,7 @@ from holdfast.controller.core.partitions.election import ElectionReason
 from holdfast.controller.core.partitions.leader_balance import LeaderBalance
 from holdfast.controller.core.partitions.log_questions import LogQuestions
 from holdfast.controller.core.partitions.partition_change import ElectionContext, InvariantBroken
+from holdfast.controller.core.partitions.partition_pass import PartitionPass
 from holdfast.controller.core.partitions.proposal_order import ProposalOrder
 from holdfast.controller.core.partitions.replication_control import ReplicationControl
 from holdfast.controller.core.partitions.unclean_recovery import AnswerValidity, UncleanRecovery
@@ -130,6 +131,7 @@ class QuorumController:
         self._is_active = False
         #: elections that the previous controller left are still to be made
         self._is_taking_over = False
+        self._take_over_rest = PartitionPass()
         self._leader_id: int | None = None
         self._raft_epoch = 0
         #: why committed records from some offset on are not applied; None while they are
@@ -608,13 +610,14 @@ class QuorumController:
     def _take_over(self, draft: Draft) -> None:
         """Write what every cluster must have, and finish what the previous controller left half done
         (K21)."""
+        self._take_over_rest = PartitionPass()
         self._bootstrap(draft)
         self._cluster.take_over(draft)
         self._elect_after_take_over(draft)
 
     def _elect_after_take_over(self, draft: Draft) -> None:
         """In slices, between which brokers are answered."""
-        is_done = self._replication.take_over(draft, records_max=SLICE_RECORDS_MAX)
+        is_done = self._replication.take_over(draft, rest=self._take_over_rest, visits_max=SLICE_RECORDS_MAX)
         self._is_taking_over = not is_done
 
     def _bootstrap(self, draft: Draft) -> None:

@@ -4,9 +4,8 @@ Owns AlterPartition (R40, R41) and the passes over all partitions when a broker 
 state; all changes go through `partition_change`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from enum import Enum
-from math import inf
 
 from holdfast.controller.core.config import ControllerConfig
 from holdfast.controller.core.decisions import Cause, CauseKind, DecisionEntry
@@ -18,6 +17,7 @@ from holdfast.controller.core.partitions.partition_change import (
     RequestedChange,
     change_partition,
 )
+from holdfast.controller.core.partitions.partition_pass import PartitionPass
 from holdfast.metadata.ids import PartitionId
 from holdfast.metadata.image import MetadataImage, TopicImage
 from holdfast.metadata.partition import PartitionRegistration, ids_text, leader_number
@@ -63,15 +63,17 @@ class ReplicationControl:
         departure: Departure,
         cause: Cause,
         *,
-        records_max: int | None = None,
+        rest: PartitionPass | None = None,
+        visits_max: int | None = None,
     ) -> bool:
         """Take the broker out of every ISR, and out of the ELR too if its log may have lost its tail.
 
         The log of a replica in a failed log dir may, however the broker leaves (B24). The broker counts as
         inactive although the image does not say so yet: its own record follows (R20, F26). False when it has
-        stopped after `records_max` changes: the same call goes on.
+        stopped after `visits_max` partitions: the same call with the same `rest` goes on.
         """
-        image, end = draft.image, _end_of(draft, records_max)
+        image = draft.image
+        rest = rest or PartitionPass()
 
         def is_active(other: int) -> bool:
             return other != broker_id and image.is_active(other)
@@ -79,17 +81,17 @@ class ReplicationControl:
         def why_inactive(other: int) -> Rejection:
             return _why_inactive(image, other) if other != broker_id else _state_after(departure, cause)
 
-        contexts: dict[str, ElectionContext] = {}
-        for topic, index, partition in image.partitions_of(broker_id):
-            seats = partition.isr
-            if departure is not Departure.CLEAN:
-                seats += partition.elr
-            if departure is Departure.UNREGISTERED:
-                seats += partition.last_known_elr
-            if broker_id not in seats:
-                continue
-            if draft.next_offset >= end:
+        def has_seat(_: PartitionId, partition: PartitionRegistration) -> bool:
+            if broker_id in partition.isr:
+                return True
+            if departure is Departure.CLEAN:
                 return False
+            forgets = departure is Departure.UNREGISTERED
+            return broker_id in partition.elr or (forgets and broker_id in partition.last_known_elr)
+
+        contexts: dict[str, ElectionContext] = {}
+        visits = rest.visits(draft, lambda now: now.assigned_to(broker_id), has_seat, visits_max)
+        for topic, index, partition in visits:
             if topic.name not in contexts:
                 contexts[topic.name] = self.context(image, topic.name, is_active, why_inactive=why_inactive)
             # without ELR the last member has stayed, its dir failed or not (F7)
@@ -101,7 +103,7 @@ class ReplicationControl:
                 keeps_candidates=departure is Departure.CLEAN and not is_offline,
             )
             self.change(draft, topic, index, partition, requested, contexts[topic.name], cause)
-        return True
+        return rest.is_over
 
     def elect_leaderless(
         self,
@@ -109,52 +111,64 @@ class ReplicationControl:
         cause: Cause,
         *,
         mode: ElectionMode | None = None,
-        records_max: int | None = None,
+        rest: PartitionPass | None = None,
+        visits_max: int | None = None,
     ) -> bool:
         """Try to elect for every leaderless partition (R21), in the topic's own mode unless `mode` is given.
-        False when it has stopped after `records_max` changes: the same call goes on."""
-        image, end = draft.image, _end_of(draft, records_max)
-        contexts: dict[str, ElectionContext] = {}
-        for topic, index, partition in image.leaderless_partitions():
-            if draft.next_offset >= end:
+        False when it has stopped after `visits_max` partitions: the same call with the same `rest` goes on.
+        """
+        image = draft.image
+        rest = rest or PartitionPass()
+        compares_logs = self.compares_logs(image)
+
+        def may_be_elected(_: PartitionId, partition: PartitionRegistration) -> bool:
+            if partition.leader is not None:
                 return False
             # a reassignment may be complete though none of its replicas is active (R101)
-            if not partition.is_reassigning and not any(map(image.is_active, partition.replicas)):
-                continue
+            if partition.is_reassigning:
+                return True
+            if not any(map(image.is_active, partition.replicas)):
+                return False
+            # where logs are compared, that decides
+            return bool(partition.electable) or not compares_logs
+
+        contexts: dict[str, ElectionContext] = {}
+        visits = rest.visits(draft, lambda now: now.leaderless, may_be_elected, visits_max)
+        for topic, index, partition in visits:
             if topic.name not in contexts:
                 contexts[topic.name] = self.context(image, topic.name, image.is_active, mode=mode)
-            context = contexts[topic.name]
-            if context.compares_logs and not partition.electable and not partition.is_reassigning:
-                continue  # a comparison of logs decides; ten thousand of these are no reason to stand still
-            self.change(
-                draft, topic, index, partition, RequestedChange(keeps_candidates=True), context, cause
-            )
-        return True
+            requested = RequestedChange(keeps_candidates=True)
+            self.change(draft, topic, index, partition, requested, contexts[topic.name], cause)
+        return rest.is_over
 
-    def take_over(self, draft: Draft, *, records_max: int | None = None) -> bool:
+    def take_over(
+        self, draft: Draft, *, rest: PartitionPass | None = None, visits_max: int | None = None
+    ) -> bool:
         """Make the elections that the previous controller left: its unfencing was cut after the first part
         (K21, R21), or its file had the recovery manager on and this one's has not (F40).
 
         Of unclean elections only those of last known leaders; the periodic pass makes the others (F38). False
-        when it has stopped after `records_max` changes: the same call goes on.
+        when it has stopped after `visits_max` partitions: the same call with the same `rest` goes on.
         """
-        image, end = draft.image, _end_of(draft, records_max)
-        cause = Cause(CauseKind.TAKEOVER)
-        contexts: dict[str, ElectionContext] = {}
-        for topic, index, partition in image.leaderless_partitions():
-            if draft.next_offset >= end:
-                return False
-            key = PartitionId(topic.topic_id, index)
+        image, cause = draft.image, Cause(CauseKind.TAKEOVER)
+        rest = rest or PartitionPass()
+
+        def may_be_elected(key: PartitionId, partition: PartitionRegistration) -> bool:
             candidates = partition.electable or self._trusted(image, partition)
-            if not any(image.is_active_replica(replica, key) for replica in candidates):
-                continue
+            return partition.leader is None and any(
+                image.is_active_replica(replica, key) for replica in candidates
+            )
+
+        contexts: dict[str, ElectionContext] = {}
+        visits = rest.visits(draft, lambda now: now.leaderless, may_be_elected, visits_max)
+        for topic, index, partition in visits:
             if topic.name not in contexts:
                 contexts[topic.name] = self.context(
                     image, topic.name, image.is_active, mode=ElectionMode.ONLINE
                 )
             requested = RequestedChange(keeps_candidates=True)
             self.change(draft, topic, index, partition, requested, contexts[topic.name], cause)
-        return True
+        return rest.is_over
 
     def _trusted(self, image: MetadataImage, partition: PartitionRegistration) -> tuple[int, ...]:
         """The last known leader, if it may lead when no replica is eligible (D8.8)."""
@@ -162,6 +176,29 @@ class ReplicationControl:
         if known not in partition.replicas or not image.elr_enabled or self.compares_logs(image):
             return ()
         return (known,)
+
+    def move_leaders(
+        self,
+        draft: Draft,
+        keys: Callable[[MetadataImage], Iterable[PartitionId]],
+        successor_of: Callable[[PartitionId, PartitionRegistration], int | None],
+        cause: Cause,
+        *,
+        rest: PartitionPass,
+        visits_max: int,
+    ) -> bool:
+        """Elect the successors of those partitions that have one. False when it has stopped after
+        `visits_max` elections: the same call with the same `rest` goes on."""
+        image = draft.image
+        visits = rest.visits(
+            draft, keys, lambda key, partition: successor_of(key, partition) is not None, visits_max
+        )
+        for topic, index, partition in visits:
+            successor = successor_of(PartitionId(topic.topic_id, index), partition)
+            context = self.context(image, topic.name, image.is_active)
+            requested = RequestedChange(designated=successor)
+            self.change(draft, topic, index, partition, requested, context, cause)
+        return rest.is_over
 
     def elect_unclean(self, draft: Draft) -> None:
         """One pass of unclean elections over the leaderless partitions whose topics allow them (R16)."""
@@ -346,11 +383,6 @@ class ReplicationControl:
             partition_epoch=after.partition_epoch,
             min_isr=after.min_isr,
         )
-
-
-def _end_of(draft: Draft, records_max: int | None) -> float:
-    """The offset that a pass stops at."""
-    return inf if records_max is None else draft.next_offset + records_max
 
 
 def _why_inactive(image: MetadataImage, broker_id: int) -> Rejection:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Set
 
 from holdfast.controller.core.decisions import Cause, CauseKind
 from holdfast.controller.core.draft import Draft
-from holdfast.controller.core.partitions.partition_change import RequestedChange
+from holdfast.controller.core.partitions.partition_pass import PartitionPass
 from holdfast.controller.core.partitions.replication_control import ReplicationControl
 from holdfast.metadata.ids import PartitionId
 from holdfast.metadata.image import MetadataImage
@@ -18,7 +18,7 @@ from holdfast.metadata.partition import PartitionRegistration
 #: Followers that must report a leader.
 REPORTS_MIN = 2
 #: Elections in one event; the next one goes on.
-PASS_MAX = 200
+PASS_MAX = 75
 
 
 def replace_leader(
@@ -27,24 +27,20 @@ def replace_leader(
     reporters: Set[int],
     is_short: Callable[[int, PartitionId], bool],
     replication: ReplicationControl,
+    rest: PartitionPass,
 ) -> bool:
     """Elect another leader where all other ISR members cannot fetch from this one. False when some partitions
-    are left for the next call. `is_short(broker_id, partition)`: it has too little room for records."""
+    are left for the next call with the same `rest`. `is_short(broker_id, partition)`: it has too little room
+    for records."""
     image = draft.image
-    count = 0
-    for topic, index, partition in image.partitions_of(leader_id):
-        key = PartitionId(topic.topic_id, index)
-        successor = _successor(image, key, partition, leader_id, reporters, is_short)
-        if successor is None:
-            continue
-        if count == PASS_MAX:
-            return False
-        context = replication.context(image, topic.name, image.is_active)
-        cause = Cause(CauseKind.LEADER_UNREACHABLE, leader_id)
-        requested = RequestedChange(designated=successor)
-        replication.change(draft, topic, index, partition, requested, context, cause)
-        count += 1
-    return True
+    return replication.move_leaders(
+        draft,
+        lambda now: now.assigned_to(leader_id),
+        lambda key, partition: _successor(image, key, partition, leader_id, reporters, is_short),
+        Cause(CauseKind.LEADER_UNREACHABLE, leader_id),
+        rest=rest,
+        visits_max=PASS_MAX,
+    )
 
 
 def _successor(
@@ -57,8 +53,10 @@ def _successor(
 ) -> int | None:
     """The first replica of the assignment that is in the ISR and may lead instead, one with room for records
     before others; None for no change."""
+    if partition.leader != leader_id:
+        return None
     others = set(partition.isr) - {leader_id}
-    if partition.leader != leader_id or len(others) < REPORTS_MIN or not others <= reporters:
+    if len(others) < REPORTS_MIN or not others <= reporters:
         return None
     able = [
         replica

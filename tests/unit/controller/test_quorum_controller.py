@@ -238,12 +238,12 @@ def test_a_commit_inside_a_batch_is_not_lost_when_the_leadership_is() -> None:
 def test_a_huge_event_is_cut_into_batches_that_raft_takes(monkeypatch: pytest.MonkeyPatch) -> None:
     """K21: in an order in which every part is safe; the offsets go on without a gap."""
     quorum = started(1, 2)
-    assert create(quorum, "t", 140, 2).error_code == ErrorCode.NONE
-    monkeypatch.setattr("holdfast.controller.core.quorum_controller.APPEND_BYTES_MAX", 1000)
+    assert create(quorum, "t", 70, 2).error_code == ErrorCode.NONE
+    monkeypatch.setattr("holdfast.controller.core.quorum_controller.APPEND_BYTES_MAX", 500)
     quorum.appends.clear()
     quorum.vanish(1)
     assert len(quorum.appends) > 5
-    assert all(sum(map(len, append.values)) <= 1000 for append in quorum.appends)
+    assert all(sum(map(len, append.values)) <= 500 for append in quorum.appends)
     assert {partition.leader for _, partition in quorum.topic("t").sorted_partitions()} == {2}
     assert quorum.image == quorum.core.latest == quorum.replayed()
 
@@ -324,7 +324,7 @@ def test_a_controlled_shutdown_that_was_cut_goes_on_with_the_next_controller(
 ) -> None:
     """K21, R22: nothing else would take from it what it still leads, and it would wait for ever."""
     quorum = started(1, 2, 3)
-    create(quorum, "t", -1, -1, *[(1, 2, 3)] * 100)
+    create(quorum, "t", -1, -1, *[(1, 2, 3)] * 60)
     monkeypatch.setattr("holdfast.controller.core.quorum_controller.APPEND_BYTES_MAX", 1000)
     lose_all_but_the_first_batch(quorum, beat(quorum, 1, want_shutdown=True))
     assert quorum.image.brokers[1].in_controlled_shutdown
@@ -340,7 +340,7 @@ def test_a_shutdown_that_goes_on_waits_until_the_new_leaders_know_of_it(
 ) -> None:
     """R22, R26."""
     quorum = started(1, 2)
-    create(quorum, "t", -1, -1, *[(1, 2)] * 100)
+    create(quorum, "t", -1, -1, *[(1, 2)] * 60)
     monkeypatch.setattr("holdfast.controller.core.quorum_controller.APPEND_BYTES_MAX", 1000)
     before = len(quorum.entries)
     lose_all_but_the_first_batch(quorum, beat(quorum, 1, want_shutdown=True))
@@ -355,7 +355,7 @@ def test_what_a_controller_took_over_and_was_cut_again_goes_on_with_the_one_afte
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     quorum = started(1, 2)
-    create(quorum, "t", -1, -1, *[(1, 2)] * 100)
+    create(quorum, "t", -1, -1, *[(1, 2)] * 60)
     monkeypatch.setattr("holdfast.controller.core.quorum_controller.APPEND_BYTES_MAX", 1000)
     quorum.is_held = True
     quorum.start_request(beat(quorum, 1, want_shutdown=True))
@@ -374,7 +374,7 @@ def test_the_elections_of_an_unfencing_that_was_cut_are_made_by_the_next_control
 ) -> None:
     """K21, R21: else a partition waits, with its eligible replica there, until another broker is unfenced."""
     quorum = started(1, 2)
-    create(quorum, "t", -1, -1, *[(1, 2)] * 100)
+    create(quorum, "t", -1, -1, *[(1, 2)] * 60)
     for broker_id in (2, 1):
         quorum.vanish(broker_id)
     monkeypatch.setattr("holdfast.controller.core.quorum_controller.APPEND_BYTES_MAX", 1000)
@@ -386,7 +386,7 @@ def test_the_elections_of_an_unfencing_that_was_cut_are_made_by_the_next_control
 def test_many_elections_that_were_left_are_made_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     """Brokers are answered in between, and the controller after this one begins anew."""
     quorum = started(1, 2)
-    create(quorum, "t", -1, -1, *[(1, 2)] * 100)
+    create(quorum, "t", -1, -1, *[(1, 2)] * 60)
     for broker_id in (2, 1):
         quorum.vanish(broker_id)
     monkeypatch.setattr("holdfast.controller.core.quorum_controller.APPEND_BYTES_MAX", 1000)
@@ -404,7 +404,7 @@ def test_many_elections_that_were_left_are_made_in_slices(monkeypatch: pytest.Mo
 def test_a_fence_that_was_cut_is_finished_when_the_session_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     """K21, R26: its own record is the last, so to the next controller it is a broker that lives."""
     quorum = started(1, 2)
-    create(quorum, "t", -1, -1, *[(1, 2)] * 100)
+    create(quorum, "t", -1, -1, *[(1, 2)] * 60)
     monkeypatch.setattr("holdfast.controller.core.quorum_controller.APPEND_BYTES_MAX", 1000)
     quorum.is_held = True
     end_offset = quorum.end_offset
@@ -584,8 +584,9 @@ def test_one_unclean_pass_makes_a_thousand_elections_and_the_next_one_goes_on() 
         while quorum.core.next_deadline_ms() == 0:  # the other slices
             quorum.fire_timer(quorum.now_ms)
     assert quorum.unfenced() == []
-    codes = [quorum.register(2).error_code for _ in range(2)]  # it leaves the ELR in slices
-    assert codes == [ErrorCode.DUPLICATE_BROKER_REGISTRATION, ErrorCode.NONE]
+    assert quorum.register(2).error_code is ErrorCode.OPERATION_NOT_ATTEMPTED
+    assert go_on(quorum) > 1  # it leaves the ELR in slices
+    assert quorum.register(2).error_code is ErrorCode.NONE
     quorum.heartbeat(2)
     quorum.inject(ConfigRecord(RESOURCE_TOPIC, "t", "unclean.leader.election.enable", "true"))
     led = []
