@@ -6,6 +6,7 @@ The parts: `replica_manager` (metadata, partitions, logs), `partition`, `produce
 """
 
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from typing import Any
 
 from holdfast.broker.core.config import BrokerConfig
@@ -62,7 +63,7 @@ from holdfast.broker.core.registration.metadata_lineage import MetadataLineage
 from holdfast.broker.core.replicas.leadership import AlterVerdict
 from holdfast.broker.core.replicas.partition import Partition, RoleChange
 from holdfast.broker.core.replicas.replica_manager import ReplicaManager, by_topic, name_of
-from holdfast.broker.core.replicas.silent_followers import SilentFollowers
+from holdfast.broker.core.replicas.silent_followers import Silence, SilentFollowers
 from holdfast.broker.core.requests.log_info import Replica, UsableLog, answer_log_info
 from holdfast.metadata.ids import PartitionId
 from holdfast.metadata.image import MetadataImage
@@ -85,8 +86,6 @@ from holdfast.runtime.stats import Level, LogLine
 
 #: Most produce requests that wait for replication, and most consumers' fetches that wait for data.
 PURGATORY_MAX = 20_000
-#: Partitions whose followers are looked at in one event; the next one goes on.
-LOOKS_MAX = 2_000
 
 
 class Broker:
@@ -127,8 +126,9 @@ class Broker:
         self.groups = replica_manager.groups
         self._shrink_ms = now_ms
         self._silent_followers = SilentFollowers(config.replica_silent_ms, config.replica_lag_ms_max, now_ms)
-        #: partitions that the pass over all of them has not come to, the next one last
-        self._not_looked_at: list[PartitionId] = []
+        self._silence = Silence(frozenset(), frozenset())  # as of the look that the visits follow
+        self._quiet_since_ms: dict[int, int | None] = {}
+        self._passes = replica_manager.passes
         self._handlers: dict[type, Callable[[Any, int], None]] = {
             RequestReceived: self._on_request,
             GroupRequestReceived: self.groups.request,
@@ -190,7 +190,7 @@ class Broker:
             self._silent_followers.next_deadline_ms(),
             self._replica_manager.next_deadline_ms(),
         )
-        if self._not_looked_at:
+        if self._passes.is_due:
             return 0
         deadline_ms = min(self._link.next_deadline_ms(), self._shrink_ms)
         for part in parts:
@@ -379,9 +379,16 @@ class Broker:
         self._stop_for(self.lifecycle.check_times(now_ms))
         if now_ms >= self._shrink_ms:
             self._shrink_ms = now_ms + max(1, self.config.replica_lag_ms_max // 2)
-            self._not_looked_at = [*reversed(self.partitions)]
-        if self._not_looked_at:
-            self._look_at_followers(now_ms)
+            # finds followers which fell behind, or may join
+            self._passes.begin(
+                self._look_at_followers,
+                self.partitions,
+                now_ms,
+                then=self._replica_manager.lower_ceilings,
+            )
+        else:
+            self._forget_heard()
+            self._passes.go_on(now_ms)
         self._drop_silent(now_ms)
         self.groups.tick(now_ms)
         # last: what the high watermark has passed in this very tick is not late
@@ -394,29 +401,34 @@ class Broker:
         silence = self._silent_followers.look(quiet_since_ms, now_ms)
         if silence is None or not any(map(self.image.is_active, silence.silent)):
             return  # one that is fenced is in no ISR any more
-        for key, partition in self.partitions.items():
-            proposal = partition.maybe_drop_silent(silence)
-            if proposal is None:
-                continue
-            assert partition.registration is not None
-            for replica_id in set(partition.registration.isr).difference(proposal.isr):
-                self._silent_followers.dropped(replica_id, quiet_since_ms[replica_id], now_ms)
-            self._replica_manager.submit(key, proposal)
+        self._silence, self._quiet_since_ms = silence, quiet_since_ms
+        self._passes.begin(self._drop_silent_from, self.partitions, now_ms)
 
-    def _look_at_followers(self, now_ms: int) -> None:
-        """One slice of the pass that finds followers which fell behind, or may join."""
-        for _ in range(min(LOOKS_MAX, len(self._not_looked_at))):
-            key = self._not_looked_at.pop()
-            partition = self.partitions.get(key)
-            if partition is None:
-                continue
-            proposal = partition.maybe_shrink(now_ms) or partition.retry_expand(now_ms)
-            if proposal is not None:
-                self._replica_manager.submit(key, proposal)
-            # a follower that fell behind no longer holds back the high watermark (F3)
-            self._replica_manager.advance(partition, now_ms)
-        if not self._not_looked_at:
-            self._replica_manager.lower_ceilings(now_ms)
+    def _forget_heard(self) -> None:
+        """Who has asked since the look that began the pass is not silent for the rest of it."""
+        if not self._passes.is_under_way(self._drop_silent_from):
+            return
+        now_quiet, then_quiet = self.fetch_path.followers_quiet_since_ms(), self._quiet_since_ms
+        silent = frozenset(r for r in self._silence.silent if now_quiet.get(r) == then_quiet[r])
+        self._silence = replace(self._silence, silent=silent)
+        if not silent:
+            self._passes.end(self._drop_silent_from)
+
+    def _drop_silent_from(self, partition: Partition, now_ms: int) -> None:
+        proposal = partition.maybe_drop_silent(self._silence)
+        if proposal is None:
+            return
+        assert partition.registration is not None
+        for replica_id in set(partition.registration.isr).difference(proposal.isr):
+            self._silent_followers.dropped(replica_id, self._quiet_since_ms[replica_id], now_ms)
+        self._replica_manager.submit(partition.key, proposal)
+
+    def _look_at_followers(self, partition: Partition, now_ms: int) -> None:
+        proposal = partition.maybe_shrink(now_ms) or partition.retry_expand(now_ms)
+        if proposal is not None:
+            self._replica_manager.submit(partition.key, proposal)
+        # a follower that fell behind no longer holds back the high watermark (F3)
+        self._replica_manager.advance(partition, now_ms)
 
     # --- controller ----------------------------------------------------------------------------------------
 

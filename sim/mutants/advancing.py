@@ -149,7 +149,7 @@ def refusals_of_acks_zero_are_for_nobody() -> Changes:
 def unfenced_wait_for_the_next_look() -> Changes:
     """A follower that was complete when its broker was unfenced is let in at the next look (15 s), or with
     the next write."""
-    return patch(ReplicaManager, "_brokers_changed", "partition.retry_expand(now_ms)", "None")
+    return patch(ReplicaManager, "_expand_again", "partition.retry_expand(now_ms)", "None")
 
 
 @mutant(breaks="R50", by="R50", setting=QUIET, killed_by="R50@3")

@@ -44,6 +44,7 @@ from holdfast.broker.core.replicas.divergence import LogView
 from holdfast.broker.core.replicas.fetcher import Fetchers
 from holdfast.broker.core.replicas.leadership import Proposal
 from holdfast.broker.core.replicas.partition import Partition, Role, RoleChange
+from holdfast.broker.core.replicas.partition_passes import PartitionPasses
 from holdfast.broker.core.requests.client_quotas import ClientQuotas, RateWindows
 from holdfast.broker.core.requests.delete_path import DeletePath
 from holdfast.broker.core.requests.fetch_path import FetchPath
@@ -61,6 +62,8 @@ from holdfast.runtime.stats import Level, LogLine
 Place = tuple[str, int]
 #: A ceiling that will be needed soon waits so long, in ms, for others: they are stored in one file.
 CEILINGS_WAIT_MS = 500
+#: Logs that get new settings in one event.
+CONFIGURED_MAX = 100
 
 
 class ReplicaManager:
@@ -84,6 +87,7 @@ class ReplicaManager:
         #: what led to it
         self.history = MetadataHistory()
         self.partitions: dict[PartitionId, Partition] = {}
+        self.passes = PartitionPasses(self.partitions)
         #: the brokers registered in the image
         self.brokers = KnownBrokers()
         self._max_message_bytes: dict[PartitionId, int] = {}
@@ -206,8 +210,7 @@ class ReplicaManager:
             self._apply_local(local, now_ms)
         self._mend(now_ms)
         if delta.changed_brokers:  # a replica that may not join no longer holds back the high watermark (F3)
-            for partition in self.partitions.values():
-                self.advance(partition, now_ms)
+            self.passes.begin(self.advance, self.partitions, now_ms)
 
     def maybe_take_roles(self, now_ms: int) -> None:
         """Take the roles of the image once it holds the broker's own registration record; earlier images do
@@ -328,26 +331,28 @@ class ReplicaManager:
             if endpoint is not None:
                 self.fetchers.move_source(broker_id, endpoint.host, endpoint.port)
         if joined:  # a caught-up follower does not list its row again when it is unfenced
-            for key, partition in self.partitions.items():
-                proposal = partition.retry_expand(now_ms)
-                if proposal is not None:
-                    self.submit(key, proposal)
+            self.passes.begin(self._expand_again, self.partitions, now_ms)
+
+    def _expand_again(self, partition: Partition, now_ms: int) -> None:
+        proposal = partition.retry_expand(now_ms)
+        if proposal is not None:
+            self.submit(partition.key, proposal)
 
     def _configs_changed(self, changed: tuple[ConfigResource, ...], now_ms: int) -> None:
         """Apply new settings to the logs, in the order of the changes; walks the partitions once."""
         if any(resource_type == RESOURCE_CLIENT for resource_type, _ in changed):
             self.client_quotas.configure(self.image.client_quotas())
             changed = tuple(resource for resource in changed if resource[0] != RESOURCE_CLIENT)
-        by_topic: dict[str, list[Partition]] = {
+        by_topic: dict[str, list[PartitionId]] = {
             name: [] for resource_type, name in changed if resource_type == RESOURCE_TOPIC
         }
         for partition in self.partitions.values():
             if partition.topic_name in by_topic:
-                by_topic[partition.topic_name].append(partition)
+                by_topic[partition.topic_name].append(partition.key)
+        concerned: dict[PartitionId, None] = {}
         for resource_type, name in changed:
-            concerned = by_topic[name] if resource_type == RESOURCE_TOPIC else list(self.partitions.values())
-            for partition in concerned:
-                self._configure(partition, now_ms)
+            concerned |= dict.fromkeys(by_topic[name] if resource_type == RESOURCE_TOPIC else self.partitions)
+        self.passes.begin(self._configure, concerned, now_ms, slice_max=CONFIGURED_MAX)
 
     def _configure(self, partition: Partition, now_ms: int) -> None:
         key = partition.key
@@ -465,9 +470,11 @@ class ReplicaManager:
 
     def lower_ceilings(self, now_ms: int) -> None:
         """Find ceilings that are too high for the present traffic."""
-        for key, partition in self.partitions.items():
-            if partition.is_ceiling_too_high(now_ms):
-                self._raise_ceiling(key, Urgency.NOW, now_ms)
+        self.passes.begin(self._lower_ceiling, self.partitions, now_ms)
+
+    def _lower_ceiling(self, partition: Partition, now_ms: int) -> None:
+        if partition.is_ceiling_too_high(now_ms):
+            self._raise_ceiling(partition.key, Urgency.NOW, now_ms)
 
     def store_ceilings(self, now_ms: int) -> None:
         """Store all ceilings that are needed in one write, when that is due (R68)."""
