@@ -52,7 +52,10 @@ class BrokerRegistrationRequest:
 class BrokerRegistrationResponse:
     """The new broker epoch: the offset of the registration record (K28)."""
 
-    error_code: int = field(int16, "R30 lists them in order.")
+    error_code: int = field(
+        int16,
+        "R30 lists them in order. OPERATION_NOT_ATTEMPTED: its earlier process is still being taken out.",
+    )
     error_message: str | None = field(nullable(sentence), "What to do about the error.")
     broker_epoch: int = field(int64, "Epoch, -1 on error.")
     clean_shutdown: bool = field(boolean, "True when the controller took the previous shutdown for clean.")

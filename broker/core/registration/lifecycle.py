@@ -122,6 +122,9 @@ class Lifecycle:
         self._previous_broker_epoch = identity.previous_broker_epoch
         #: time limit of the first registration; None once registered
         self._give_up_ms: int | None = now_ms + registration_timeout_ms
+        self._registration_timeout_ms = registration_timeout_ms
+        #: what the controller has said to the last registration that it refused
+        self._refusal: str | None = None
         self._next_ms = now_ms
         self._failures = 0
         self._in_flight = False
@@ -233,6 +236,10 @@ class Lifecycle:
             return StopReason(
                 f"the controller refuses this broker: {response.error_message}", is_failure=True
             )
+        self._refusal = response.error_message
+        if code == ErrorCode.OPERATION_NOT_ATTEMPTED and self._give_up_ms is not None:
+            # it takes this broker's earlier process out of its partitions, an event after the other
+            self._give_up_ms = now_ms + self._registration_timeout_ms
         self._retry(now_ms)
         return None
 
@@ -334,10 +341,14 @@ class Lifecycle:
         """Return why to stop if a time limit has passed."""
         if self._give_up_ms is not None and now_ms >= self._give_up_ms and not self.is_registered:
             self._give_up_ms = None
+            why = (
+                "are the controllers of controller.quorum.voters up, and is holdfast.cluster.id the same "
+                "there?"
+            )
+            if self._refusal is not None:
+                why = f"the controller said: {self._refusal}"
             return StopReason(
-                "no registration within initial.broker.registration.timeout.ms; are the controllers of "
-                "controller.quorum.voters up, and is holdfast.cluster.id the same there?",
-                is_failure=True,
+                f"no registration within initial.broker.registration.timeout.ms; {why}", is_failure=True
             )
         if self._shutdown_deadline_ms is not None and self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN:
             if now_ms >= self._shutdown_deadline_ms:

@@ -148,6 +148,25 @@ def test_a_broker_that_cannot_register_gives_up() -> None:
     assert running().check_times(10**9) is None
 
 
+def test_a_controller_that_still_takes_out_the_earlier_process_is_waited_for() -> None:
+    """With many partitions that takes many events; who answers so is alive."""
+    life = lifecycle()
+    for now_ms in (0, 50_000, 100_000):
+        life.next_request(0, now_ms)
+        life.registered(refused(ErrorCode.OPERATION_NOT_ATTEMPTED), now_ms)
+        assert life.check_times(now_ms + 59_999) is None
+    assert life.check_times(160_000) is not None
+
+
+def test_a_broker_that_gives_up_says_what_the_controller_said() -> None:
+    life = lifecycle()
+    life.next_request(0, 0)
+    life.registered(refused(ErrorCode.DUPLICATE_BROKER_REGISTRATION), 59_999)
+    reason = life.check_times(60_000)
+    assert reason is not None
+    assert reason.text.endswith("; the controller said: no")
+
+
 @pytest.mark.parametrize("code", [ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED])
 def test_a_lost_registration_is_made_again_as_unclean(code: ErrorCode) -> None:
     """R24: and nothing is led before the new one was replayed (N-2)."""
