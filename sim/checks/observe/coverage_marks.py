@@ -3,7 +3,7 @@
 Owns the list of names and the counts; a mark that stays at zero over many seeds is a hole in the simulator.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from holdfast.broker.core.replicas.partition import Role
@@ -116,8 +116,7 @@ class Marks(Property):
 
     # --- controllers -----------------------------------------------------------------------------------
 
-    def controller_said(self, effects: Iterable[Any]) -> None:
-        """A controller's core wants these carried out."""
+    def controller_said(self, seen: "Observer", effects: Sequence[Any]) -> None:
         for effect in effects:
             kind = type(effect)
             if kind is Respond and type(effect.message) is AlterPartitionResponse:

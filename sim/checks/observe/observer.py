@@ -13,11 +13,9 @@ from holdfast.broker.core.broker import Broker
 from holdfast.broker.core.replicas.partition import Partition, Role
 from holdfast.metadata.ids import PartitionId
 from holdfast.metadata.image import MetadataImage
-from holdfast.protocol.errors import ErrorCode
-from holdfast.protocol.messages.alter_partition import AlterPartitionRequest
-from holdfast.protocol.messages.broker_registration import BrokerRegistrationRequest
 from holdfast.runtime.api import DiskError
 from holdfast.sim.checks.bands import LossEvidence, excuse
+from holdfast.sim.checks.observe import facts
 from holdfast.sim.checks.observe.batches import BatchHistory, BatchMark
 from holdfast.sim.checks.observe.coverage_marks import Marks
 from holdfast.sim.checks.observe.durable_files import has_dropped_pages, has_ended_cleanly
@@ -58,52 +56,17 @@ class Observer:
         self._topics_seen: object = None
         self._remade_count = 0
 
-        def hooks(name: str) -> list[Callable[..., None]]:
-            silent = getattr(Property, name)
-            listeners: list[Any] = [self.marks, *properties]
-            return [getattr(one, name) for one in listeners if getattr(type(one), name) is not silent]
-
-        self._on_loaded = hooks("replica_loaded")
-        self._on_changed = hooks("replica_changed")
-        self._on_acknowledged = hooks("acknowledged")
-        self._on_acknowledged_by_leader = hooks("acknowledged_by_leader")
-        self._on_write_refused = hooks("write_refused")
-        self._on_dropped = hooks("write_dropped")
-        self._on_shown = hooks("shown")
-        self._on_late = hooks("told_late")
-        self._on_read = hooks("consumer_answered")
-        self._on_ends = hooks("broker_ends")
-        self._on_stepped = hooks("broker_stepped")
-        self._on_called = hooks("broker_called")
-        self._on_fetched = hooks("follower_fetched")
-        self._on_producer_id = hooks("producer_id_given")
-        self._on_judged = hooks("batch_judged")
-        self._on_heartbeat = hooks("heartbeat_sent")
-        self._on_ceiling = hooks("ceiling_stored")
-        self._on_answered = hooks("proposal_answered")
-        self._on_partition = hooks("partition_changed")
-        self._on_row = [one.partition_changed for one in properties if one.judges_rows]
-        self._on_record = hooks("record_committed")
-        self._on_metadata = hooks("metadata_committed")
-        self._on_image = hooks("image_followed")
-        self._on_handled = {
-            AlterPartitionRequest: hooks("proposal_handled"),
-            BrokerRegistrationRequest: hooks("registration_handled"),
-        }
-        self._on_refused = hooks("operators_refused")
-        self._on_elections = hooks("elections_asked_for")
-        self._on_warning = hooks("controller_warned")
-        self._on_voter = hooks("voter_changed")
-        self._on_support = hooks("support_given")
-        self._on_producer = hooks("producer_stepped")
+        self._hearers = facts.hearers([self.marks, *properties])
+        self._on_row = facts.hearers([one for one in properties if one.judges_rows])[facts.PartitionChanged]
         #: when all producers were looked at last, virtual ns
         self._produced_ns = 0
-        self._on_consumed = hooks("consumed")
-        self._on_act = hooks("act_succeeded")
-        self._on_answer = hooks("node_answered")
-        self._on_intruded = hooks("intruded")
         world.around.watch = self._watcher
         world.around.ending = self._ends
+
+    def tell(self, fact: tuple[Any, ...]) -> None:
+        """Each property that hears of it looks at it now. Raises: Violation."""
+        for hears in self._hearers[type(fact)]:
+            hears(self, *fact)
 
     @property
     def image(self) -> MetadataImage:
@@ -140,22 +103,22 @@ class Observer:
         """What runs after each step of the process that boots now."""
         self._images.pop(node.name, None)
         if isinstance(node, SimBroker):
-            heard = TapRecord()
+            heard = TapRecord(node)
             return lambda: self._look_at_broker(node, heard)
         if isinstance(node, SimController):
             self._voters.pop(node.node_id, None)
-            heard = TapRecord()
+            heard = TapRecord(node)
             return lambda: self._look_at_controller(node, heard)
         if node.name.startswith(("p", "churner")):
             return self._look_at_producers
         if node.name.startswith(("reader", "last")):
-            return self._handing_on(self.world.load.fresh, self._on_consumed)
+            return self._handing_on(self.world.load.fresh, facts.Consumed)
         if node.name == OPERATORS:
             return self._look_at_acts
         if node.name == ASKER:
-            return self._handing_on(self.world.heard.fresh, self._on_answer)
+            return self._handing_on(self.world.heard.fresh, facts.NodeAnswered)
         if node.name == INTRUDER:
-            return self._handing_on(self.world.intrusions, self._on_intruded)
+            return self._handing_on(self.world.intrusions, facts.Intruded)
         return None
 
     def is_live(self, view: ReplicaView) -> bool:
@@ -193,8 +156,7 @@ class Observer:
 
     def _look_at_broker(self, broker: SimBroker, heard: TapRecord) -> None:
         if broker.state is State.STOPPING:
-            for hook in self._on_stepped:
-                hook(self, broker)
+            self.tell(facts.BrokerStepped(broker))
         if not heard.is_called and broker.state is not State.STOPPING:
             return  # whose logs may grow by what had waited for them
         node = broker.node
@@ -211,8 +173,7 @@ class Observer:
         is_news = image is not self._images.get(broker.name)
         if is_news:
             self._images[broker.name] = image
-            for hook in self._on_image:
-                hook(self, broker, image)
+            self.tell(facts.ImageFollowed(broker, image))
         if core.has_roles and (is_news or broker.process.name not in self._placed):
             self._placed.add(broker.process.name)
             self._forget_moved(broker, core)
@@ -237,59 +198,19 @@ class Observer:
                 self._load(broker, key, replica, view)
             elif _has_changed(view, replica):
                 self._replica_changed(view, replica)
-        if heard.acknowledged or heard.acknowledged_by_leader or heard.rows:
-            self._tell_answers(broker, heard)
-        for why in heard.dropped:
-            for hook in self._on_dropped:
-                hook(self, broker, why)
-        heard.dropped.clear()
-        if heard.fetched:
-            self._tell_fetched(broker, heard)
-        if heard.heartbeats or heard.ceilings or heard.answered or heard.judged or heard.producer_ids:
-            self._tell_heard(broker, heard)
-        for hook in self._on_called:
-            hook(self, broker)
+        self._tell_noted(heard)
+        self.tell(facts.BrokerCalled(broker))
 
-    def _tell_fetched(self, broker: SimBroker, heard: TapRecord) -> None:
-        for request, now_ms in heard.fetched:
-            for row in request.partitions:
-                view = self._view(row.topic_id, row.partition_index, broker)
-                leadership = None if view is None or view.process is not broker.process else view.leadership
-                progress = None if leadership is None else leadership.progress.get(request.replica_id)
-                # one that was refused says nothing
-                if view is not None and progress is not None and progress._last_fetch_ms == now_ms:
-                    for hook in self._on_fetched:
-                        hook(self, view, progress)
-        heard.fetched.clear()
-
-    def _tell_heard(self, broker: SimBroker, heard: TapRecord) -> None:
-        self._tell(heard.heartbeats, self._on_heartbeat, broker)
-        for promise in heard.ceilings:
-            view = self._view(*promise.key, broker)
-            if view is not None and view.process is broker.process:
-                for hook in self._on_ceiling:
-                    hook(self, view, promise.offset)
-        heard.ceilings.clear()
-        for key, proposal, code, is_open in heard.answered:
-            view = self._view(*key, broker)
-            if view is not None and view.process is broker.process:
-                for hook in self._on_answered:
-                    hook(self, view, proposal, code, is_open)
-        heard.answered.clear()
-        for judged in heard.judged:
-            view = self._view(*judged.result.key, broker)
-            if view is not None and view.process is broker.process:
-                for hook in self._on_judged:
-                    hook(self, view, judged)
-        heard.judged.clear()
-        self._tell(heard.producer_ids, self._on_producer_id, broker)
-
-    def _tell(self, heard: list[Any], hooks: Sequence[Callable[..., None]], *who: SimNode) -> None:
-        """Hand what was heard of a node, as tuples, on to those that want to hear it."""
-        for one in heard:
-            for hook in hooks:
-                hook(self, *who, *one)
-        heard.clear()
+    def _tell_noted(self, heard: TapRecord) -> None:
+        """What was noted at a node, in its order: of replicas once their views are as they are now."""
+        for key, fact, fields in heard.facts:
+            if key is None:
+                self.tell(fact(*fields))
+            elif self._hearers[fact]:
+                view = self._view(*key, heard.node)
+                if view is not None and view.process is heard.node.process:
+                    self.tell(fact(view, *fields))
+        heard.facts.clear()
 
     def _forget_moved(self, broker: SimBroker, core: Broker) -> None:
         """Replicas that were moved away are gone; what comes back one day is a new one."""
@@ -333,11 +254,8 @@ class Observer:
         appended = self._update(view, replica)
         if prior is not None and view.end_offset < prior.end_offset:
             ghost.has_lost_tail = True
-        for hook in self._on_loaded:
-            hook(self, view, prior)
-        before = Before(None, None, Role.NONE, 0, 0, 0, None)
-        for hook in self._on_changed:
-            hook(self, view, before, appended)
+        self.tell(facts.ReplicaLoaded(view, prior))
+        self.tell(facts.ReplicaChanged(view, Before(None, None, Role.NONE, 0, 0, 0, None), appended))
 
     def _replica_changed(self, view: ReplicaView, replica: Partition) -> None:
         before = Before(
@@ -350,8 +268,7 @@ class Observer:
             view.proposal,
         )
         appended = self._update(view, replica)
-        for hook in self._on_changed:
-            hook(self, view, before, appended)
+        self.tell(facts.ReplicaChanged(view, before, appended))
 
     def _update(self, view: ReplicaView, replica: Partition) -> list[BatchMark]:
         self.changes += 1
@@ -378,40 +295,6 @@ class Observer:
                 _commit(ghost, history)
         return appended
 
-    def _tell_answers(self, broker: SimBroker, heard: TapRecord) -> None:
-        # what was read was read before: a later event of the same step may have let it commit
-        for answer in heard.rows:
-            for read in answer.rows:
-                view = self._view(read.topic_id, read.partition_index, broker)
-                # Only followers are told the log end.
-                if read.log_end_offset < 0 and view is not None:
-                    for hook in self._on_shown:
-                        hook(self, view, read)
-        self._tell(heard.read, self._on_read, broker)
-        for late in heard.late:
-            view = self._view(*late.result.key, broker)
-            if view is not None:
-                for hook in self._on_late:
-                    hook(self, view, late)
-        heard.late.clear()
-        for acks, responses, hooks in (
-            (-1, heard.acknowledged, self._on_acknowledged),
-            (1, heard.acknowledged_by_leader, self._on_acknowledged_by_leader),
-        ):
-            for response in responses:
-                for row in response.partitions:
-                    view = self._view(row.topic_id, row.partition_index, broker)
-                    if view is None:
-                        continue
-                    if row.error_code == ErrorCode.NONE:
-                        for hook in hooks:
-                            hook(self, view, row.base_offset, row.leader_epoch)
-                        continue
-                    for refused in self._on_write_refused:
-                        refused(self, view, acks, ErrorCode(row.error_code))
-            responses.clear()
-        heard.rows.clear()
-
     def place(self, topic_id: bytes, index: int) -> int | None:
         """The number of a partition; None for topics without load."""
         first = self.topics.get(topic_id)
@@ -425,8 +308,7 @@ class Observer:
         """A process is about to end, or a machine that is down loses what it has not flushed."""
         if not isinstance(node, SimBroker):
             return
-        for hook in self._on_ends:
-            hook(self, node)
+        self.tell(facts.BrokerEnds(node))
         for replicas in self.replicas.values():
             view = replicas.get(node.node_id)
             if view is None:
@@ -449,26 +331,16 @@ class Observer:
         core, driver = server.core, server.driver
         if not heard.has_taps:
             heard.has_taps = True
-            server.pump.add_tap(ControllerTap(core, heard, self.marks))
+            server.pump.add_tap(ControllerTap(core, heard))
         if driver._node is not None and driver.pump is not None and not heard.has_voter_taps:
             heard.has_voter_taps = True
             driver.pump.add_tap(VoterTap(driver._node, heard))
         if heard.bugs or core.counts.replay_violations:
             raise Violation(f"OwnBug {node.name}: {heard.bugs or 'a committed record did not fit (D7)'}")
         if heard.warnings:
-            for hook in self._on_warning:
-                hook(self, node, heard.warnings)
-            heard.warnings.clear()
-        for handled in heard.handled:
-            for hook in self._on_handled[type(handled[0])]:
-                hook(self, *handled)
-        heard.handled.clear()
-        self._tell(heard.refused, self._on_refused)
-        self._tell(heard.elections, self._on_elections)
-        for support in heard.support:
-            for hook in self._on_support:
-                hook(self, node, support)
-        heard.support.clear()
+            self.tell(facts.ControllerWarned(node, heard.warnings))
+            heard.warnings = []
+        self._tell_noted(heard)
         now = (core.committed, driver.raft_epoch, driver.committed_offset, driver.is_leader)
         before = self._voters.get(node.node_id)
         if before is not None and before[0] is now[0] and before[1:] == now[1:]:
@@ -477,43 +349,38 @@ class Observer:
         self.changes += 1
         voter = driver.snapshot()
         if voter is not None:
-            for hook in self._on_voter:
-                hook(self, node, voter)
+            self.tell(facts.VoterChanged(node, voter))
         if now[2] > self.quorum.end_offset:
             self._commit(node, now[2])
         if core.committed is not self._images.get(node.name):
             self._images[node.name] = core.committed
-            for hook in self._on_image:
-                hook(self, node, core.committed)
+            self.tell(facts.ImageFollowed(node, core.committed))
 
     def _commit(self, node: SimController, end_offset: int) -> None:
         """The quorum has committed more, as this voter knows first."""
         assert node.log is not None
         for batch in self.quorum.read(node.log, end_offset):
             for offset, record, change in self.quorum.replay(batch):
-                for hook in self._on_record:
-                    hook(self, offset, record, self.quorum.before)
+                self.tell(facts.RecordCommitted(offset, record, self.quorum.before))
                 if change is not None:
                     self._row_changed(*change)
             self._rows_committed()
-            for hook in self._on_metadata:
-                hook(self)
+            self.tell(facts.MetadataCommitted())
 
     def _row_changed(self, key: PartitionId, change: Change) -> None:
         place = self.place(*key)
         if place is not None:
             self._partition_changed(place, change)
             return
-        for hook in self._on_row:
-            hook(self, NO_PLACE, change)
+        for judges in self._on_row:
+            judges(self, NO_PLACE, change)
 
     def _partition_changed(self, index: int, change: Change) -> None:
         ghost = self.ghosts.setdefault(index, Ghost())
         if change.is_unclean_election and ghost.unclean is None:
             assert change.decision.reason is not None
             ghost.unclean = change.decision.reason.value
-        for hook in self._on_partition:
-            hook(self, index, change)
+        self.tell(facts.PartitionChanged(index, change))
 
     def _rows_committed(self) -> None:
         image = self.quorum.image
@@ -545,16 +412,14 @@ class Observer:
             return  # what they forget, they have forgotten for longer
         self._produced_ns = now_ns
         for producer in self.world.load.producers:
-            for hook in self._on_producer:
-                hook(self, producer)
+            self.tell(facts.ProducerStepped(producer))
 
-    def _handing_on(self, fresh: list[Any], hooks: Sequence[Callable[..., None]]) -> Callable[[], None]:
+    def _handing_on(self, fresh: list[Any], fact: type[Any]) -> Callable[[], None]:
         """What tells the properties what a client has noted since they were told last."""
 
         def look() -> None:
             for one in fresh:
-                for hook in hooks:
-                    hook(self, one)
+                self.tell(fact(one))
             fresh.clear()
 
         return look
@@ -563,8 +428,7 @@ class Observer:
         fresh = self.world.operator_queue.fresh
         if fresh:
             for name, act in fresh:
-                for hook in self._on_act:
-                    hook(self, name, act)
+                self.tell(facts.ActSucceeded(name, act))
             fresh.clear()
 
 

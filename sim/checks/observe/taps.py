@@ -1,21 +1,19 @@
-"""What goes in and out of the cores of brokers, controllers and voters, noted in passing; and what a broker's
-shell makes of it.
+"""What goes in and out of the cores of brokers, controllers and voters, and what a broker's shell makes of
+it, translated into facts.
 
 Owns the taps: a node's pump tells them of each event and its effects, and they change nothing.
 """
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from holdfast.broker.core.broker import Broker
 from holdfast.broker.core.events import (
     AnswerFetch,
     Append,
     Appended,
-    AppendResult,
     CallAnswered,
     CallController,
-    CeilingRow,
     CeilingsStored,
     EndWithoutAnswer,
     RequestReceived,
@@ -26,7 +24,6 @@ from holdfast.broker.core.events import Effect as BrokerEffect
 from holdfast.broker.core.events import Event as BrokerEvent
 from holdfast.broker.core.replicas.leadership import Leadership, Proposal
 from holdfast.broker.core.requests.produce_path import ProduceContext
-from holdfast.controller.core.decisions import DecisionEntry
 from holdfast.controller.core.events import Effect as ControllerEffect
 from holdfast.controller.core.events import Event as ControllerEvent
 from holdfast.controller.core.events import RequestReceived as ControllerRequest
@@ -34,7 +31,6 @@ from holdfast.controller.core.events import Resign
 from holdfast.controller.core.events import Respond as ControllerResponds
 from holdfast.controller.core.quorum_controller import QuorumController
 from holdfast.metadata.ids import PartitionId
-from holdfast.metadata.image import MetadataImage
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 from holdfast.protocol.messages.broker_registration import BrokerHeartbeatRequest, BrokerRegistrationRequest
@@ -42,11 +38,7 @@ from holdfast.protocol.messages.elect_leaders import ElectLeadersRequest
 from holdfast.protocol.messages.fetch import FetchRequest, FetchResponse
 from holdfast.protocol.messages.produce import ProduceRequest, ProduceResponse
 from holdfast.protocol.messages.producer_ids import InitProducerIdRequest, InitProducerIdResponse
-from holdfast.protocol.messages.quorum import (
-    EndQuorumEpochRequest,
-    VoteRequest,
-    VoteResponse,
-)
+from holdfast.protocol.messages.quorum import EndQuorumEpochRequest, VoteRequest, VoteResponse
 from holdfast.protocol.messages.reassignments import AlterPartitionReassignmentsRequest
 from holdfast.protocol.record_batch import BatchHeader
 from holdfast.raft.core.effects import Answered, Reply, Send, SendFailed
@@ -57,116 +49,36 @@ from holdfast.raft.core.node import RaftNode
 from holdfast.rpc.core.failures import CallFailure
 from holdfast.runtime.pump import Tap
 from holdfast.runtime.stats import LogLine
-from holdfast.sim.checks.observe.coverage_marks import Marks
-from holdfast.storage.core.producer_state import KeptBatch
-
-
-class Judged(NamedTuple):
-    """A batch that was taken for a repetition, or refused, and what was known of its producer then: by the
-    end of the step the next one may be in the log, or the producer be forgotten."""
-
-    header: BatchHeader
-    result: AppendResult
-    #: (its epoch, its last batches), None when it was not known
-    known: tuple[int, tuple[KeptBatch, ...]] | None
-
-
-class Late(NamedTuple):
-    """A write that was told to be late, though who tells leads as when it was appended."""
-
-    result: AppendResult
-    #: what was committed when that was told
-    high_watermark: int
-
-
-class Support(NamedTuple):
-    """A vote, or a pre-vote, that a voter has granted, and what it was when it was asked."""
-
-    candidate_id: int
-    #: that it was asked in
-    raft_epoch: int
-    is_pre_vote: bool
-    #: it leads itself
-    is_leader: bool
-    #: since the leader of that epoch answered a fetch; None when it has not, or a request has failed since
-    silent_ms: int | None
-    #: after so long it need not wait any longer
-    fetch_timeout_ms: int
-    #: the log of the candidate ends before its own
-    is_log_shorter: bool
+from holdfast.sim.checks.observe import facts
+from holdfast.sim.checks.observe.views import Judged, Late, Support
 
 
 class TapRecord:
-    """What a node's core was asked and has answered since the node was looked at."""
+    """What was noted of a node since it was looked at."""
 
-    __slots__ = (
-        "acknowledged",
-        "acknowledged_by_leader",
-        "answered",
-        "bugs",
-        "ceilings",
-        "cuts",
-        "dropped",
-        "elections",
-        "fetched",
-        "handled",
-        "has_taps",
-        "has_voter_taps",
-        "heartbeats",
-        "is_called",
-        "judged",
-        "late",
-        "producer_ids",
-        "read",
-        "refused",
-        "rows",
-        "support",
-        "warnings",
-    )
+    __slots__ = ("bugs", "cuts", "facts", "has_taps", "has_voter_taps", "is_called", "node", "warnings")
 
-    def __init__(self) -> None:
+    def __init__(self, node: Any = None) -> None:
+        self.node = node
         self.is_called = True
         #: the node's pumps have taps that note all this
         self.has_taps = self.has_voter_taps = False
-        #: answers to producers with acks=all
-        self.acknowledged: list[ProduceResponse] = []
-        #: to those with acks=1
-        self.acknowledged_by_leader: list[ProduceResponse] = []
-        #: to the active controller, and the replicas in failed log dirs when it was made
-        self.heartbeats: list[tuple[BrokerHeartbeatRequest, tuple[PartitionId, ...]]] = []
-        #: who asked for a producer id, and was given one
-        self.producer_ids: list[tuple[InitProducerIdRequest, InitProducerIdResponse]] = []
-        #: batches of idempotent producers that were taken for repetitions, or refused
-        self.judged: list[Judged] = []
-        #: promises that the disk keeps by now (R68)
-        self.ceilings: list[CeilingRow] = []
+        #: (the replica that it is about, its class, its other fields); without a replica all fields
+        self.facts: list[tuple[PartitionId | None, type[Any], tuple[Any, ...]]] = []
         #: logs that are about to be cut, and the leader epoch in which that was decided
         self.cuts: list[tuple[PartitionId, int]] = []
-        #: proposals that were open when they were answered, with what, and whether they are open still (R44)
-        self.answered: list[tuple[PartitionId, Proposal, int, bool]] = []
-        #: fetches of followers, and when they came
-        self.fetched: list[tuple[FetchRequest, int]] = []
-        #: answers to fetches
-        self.rows: list[AnswerFetch] = []
-        #: answers to consumers, as they were decided and with what was read
-        self.read: list[tuple[AnswerFetch, FetchResponse]] = []
-        #: writes with acks=all that were told to be late
-        self.late: list[Late] = []
-        #: what is wrong with the end of writes with acks=0
-        self.dropped: list[str] = []
         #: why the core has given up by itself (D7)
         self.bugs: list[str] = []
-        #: told of elections that may lose records (R68)
+        #: told of elections that may lose records (R68): those of a step with the count at its end
         self.warnings: list[str] = []
-        #: AlterPartition and registrations, with the image before and after them
-        self.handled: list[tuple[Any, MetadataImage, MetadataImage]] = []
-        #: moves and elections that operators have asked for, answered without waiting for any commit, and the
-        #: image that they were judged by
-        self.refused: list[tuple[Any, Any, MetadataImage]] = []
-        #: elections that operators have asked for, and what the active controller has decided by that
-        self.elections: list[tuple[ElectLeadersRequest, list[DecisionEntry]]] = []
-        #: votes and pre-votes that a voter has granted
-        self.support: list[Support] = []
+
+    def note(self, fact: type[Any], *fields: Any) -> None:
+        """Something that happened at the node."""
+        self.facts.append((None, fact, fields))
+
+    def note_of(self, key: PartitionId, fact: type[Any], *fields: Any) -> None:
+        """Something that happened at one of its replicas, whose view is the first field."""
+        self.facts.append((key, fact, fields))
 
 
 class BrokerTap(Tap[BrokerEvent, BrokerEffect]):
@@ -175,9 +87,10 @@ class BrokerTap(Tap[BrokerEvent, BrokerEffect]):
     def __init__(self, core: Broker, heard: TapRecord) -> None:
         self._core = core
         self._heard = heard
-        #: exchanges of producers that want an answer, and where it is noted
-        self._waiting: dict[object, list[ProduceResponse]] = {}
-        self._noted = {-1: heard.acknowledged, 1: heard.acknowledged_by_leader}
+        #: {exchange of a producer that wants an answer: its acks}
+        self._waiting: dict[object, int] = {}
+        #: the fetch of a follower that the event brings
+        self._fetch: FetchRequest | None = None
         self._ids_asked: dict[object, InitProducerIdRequest] = {}
         #: requests of producers that want no answer, and what became of their batches
         self._unanswered: dict[object, Any] = {}
@@ -191,58 +104,66 @@ class BrokerTap(Tap[BrokerEvent, BrokerEffect]):
     def before(self, event: Any, now_ms: int) -> None:
         heard = self._heard
         heard.is_called = True
+        self._fetch = None
         if type(event) is RequestReceived:
-            self._requested(event, now_ms)
+            self._requested(event)
         elif type(event) is CeilingsStored:
-            heard.ceilings += event.rows
+            for promise in event.rows:
+                heard.note_of(promise.key, facts.CeilingStored, promise.offset)
         elif type(event) is Appended:
             _judged(self._core, self._appending, event, heard)
         elif type(event) is CallAnswered:
             self._asked = _asked(self._core, event)
 
-    def _requested(self, event: RequestReceived, now_ms: int) -> None:
+    def _requested(self, event: RequestReceived) -> None:
         message = event.message
         if type(message) is ProduceRequest:
-            if message.required_acks in self._noted:
-                self._waiting[event.reply_to] = self._noted[message.required_acks]
+            if message.required_acks in (-1, 1):
+                self._waiting[event.reply_to] = message.required_acks
             elif message.required_acks == 0:
                 self._unanswered[event.reply_to] = None
         elif type(message) is InitProducerIdRequest:
             self._ids_asked[event.reply_to] = message
         elif type(message) is FetchRequest and message.replica_id >= 0 and message.partitions:
-            self._heard.fetched.append((message, now_ms))
+            self._fetch = message
 
     def after(self, event: Any, effects: Sequence[Any], now_ms: int) -> None:
         heard, core = self._heard, self._core
         for key, leadership, proposal, code in self._asked:
-            heard.answered.append((key, proposal, code, leadership.proposal is proposal))
+            heard.note_of(key, facts.ProposalAnswered, proposal, code, leadership.proposal is proposal)
         self._asked = []
+        if self._fetch is not None:
+            _fetched(core, self._fetch, now_ms, heard)
         for effect in effects:
             if type(effect) is Respond:
                 self._responded(effect)
             elif type(effect) is AnswerFetch:
-                heard.rows.append(effect)
+                for row in effect.rows:
+                    if row.log_end_offset < 0:  # only followers are told the log end
+                        heard.note_of(PartitionId(row.topic_id, row.partition_index), facts.Shown, row)
             elif type(effect) is Truncate:
                 heard.cuts.append((effect.key, core.partitions[effect.key].leader_epoch))
             elif type(effect) is EndWithoutAnswer:
-                heard.dropped += _wrongly_dropped(effect, self._unanswered.pop(effect.reply_to, None))
+                for why in _wrongly_dropped(effect, self._unanswered.pop(effect.reply_to, None)):
+                    heard.note(facts.WriteDropped, heard.node, why)
             elif type(effect) is Append and isinstance(effect.context, ProduceContext):
                 self._appended(effect)
             elif type(effect) is CallController and type(effect.request) is BrokerHeartbeatRequest:
-                heard.heartbeats.append((effect.request, tuple(core.offline_replicas)))
+                heard.note(facts.HeartbeatSent, heard.node, effect.request, tuple(core.offline_replicas))
 
     def _responded(self, effect: Respond) -> None:
         heard, message = self._heard, effect.message
         if type(message) is ProduceResponse:
             if effect.reply_to in self._waiting:
-                self._waiting.pop(effect.reply_to).append(message)
-                heard.late += _late(self._core, self._replicating.pop(effect.reply_to, None), message)
+                for late in _late(self._core, self._replicating.pop(effect.reply_to, None), message):
+                    heard.note_of(late.result.key, facts.ToldLate, late)
+                _answered(message, self._waiting.pop(effect.reply_to), heard)
             elif effect.reply_to in self._unanswered:
-                heard.dropped.append(f"answers a write with acks=0: {message}")
+                heard.note(facts.WriteDropped, heard.node, f"answers a write with acks=0: {message}")
         elif type(message) is InitProducerIdResponse:
             asked_id = self._ids_asked.pop(effect.reply_to)
             if message.error_code == ErrorCode.NONE:
-                heard.producer_ids.append((asked_id, message))
+                heard.note(facts.ProducerIdGiven, heard.node, asked_id, message)
 
     def _appended(self, effect: Append) -> None:
         context: Any = effect.context
@@ -256,7 +177,28 @@ class BrokerTap(Tap[BrokerEvent, BrokerEffect]):
 
     def sending(self, effect: Any, message: Any) -> None:
         if type(effect) is AnswerFetch and effect.session is None:
-            self._heard.read.append((effect, message))
+            self._heard.note(facts.ConsumerAnswered, self._heard.node, effect, message)
+
+
+def _fetched(core: Broker, request: FetchRequest, now_ms: int, heard: TapRecord) -> None:
+    for row in request.partitions:
+        key = PartitionId(row.topic_id, row.partition_index)
+        replica = core.partitions.get(key)
+        leadership = None if replica is None else replica.leadership
+        progress = None if leadership is None else leadership.progress.get(request.replica_id)
+        # one that was refused says nothing
+        if progress is not None and progress._last_fetch_ms == now_ms:
+            heard.note_of(key, facts.FollowerFetched, progress)
+
+
+def _answered(response: ProduceResponse, acks: int, heard: TapRecord) -> None:
+    for row in response.partitions:
+        key = PartitionId(row.topic_id, row.partition_index)
+        if row.error_code != ErrorCode.NONE:
+            heard.note_of(key, facts.WriteRefused, acks, ErrorCode(row.error_code))
+        else:
+            fact = facts.Acknowledged if acks == -1 else facts.AcknowledgedByLeader
+            heard.note_of(key, fact, row.base_offset, row.leader_epoch)
 
 
 def _late(core: Broker, context: Any, response: ProduceResponse) -> list[Late]:
@@ -297,7 +239,7 @@ def _judged(
                 log: Any = replica.log
                 one = log.producer_state._producers.get(header.producer_id)
                 known = None if one is None else (one.epoch, tuple(one.batches))
-                heard.judged.append(Judged(header, result, known))
+                heard.note_of(result.key, facts.BatchJudged, Judged(header, result, known))
     if not headers:
         del appending[id(event.context)]
 
@@ -322,10 +264,9 @@ def _asked(core: Broker, event: CallAnswered) -> list[tuple[PartitionId, Leaders
 class ControllerTap(Tap[ControllerEvent, ControllerEffect]):
     """Notes what goes in and out of a controller's core, by its quorum."""
 
-    def __init__(self, core: QuorumController, heard: TapRecord, marks: Marks) -> None:
+    def __init__(self, core: QuorumController, heard: TapRecord) -> None:
         self._core = core
         self._heard = heard
-        self._marks = marks
         #: what the core knew before the event
         self._before = core.latest
 
@@ -335,15 +276,19 @@ class ControllerTap(Tap[ControllerEvent, ControllerEffect]):
     def after(self, event: Any, effects: Sequence[Any], now_ms: int) -> None:
         heard, core, before = self._heard, self._core, self._before
         if type(event) is ControllerRequest and core.is_active:
-            if type(event.message) in (AlterPartitionRequest, BrokerRegistrationRequest):
-                heard.handled.append((event.message, before, core.latest))
-            elif type(event.message) in (AlterPartitionReassignmentsRequest, ElectLeadersRequest):
-                answers = [one for one in effects if type(one) is ControllerResponds]
-                heard.refused += [(event.message, one.message, before) for one in answers]
-            if type(event.message) is ElectLeadersRequest:
+            message = event.message
+            if type(message) is AlterPartitionRequest:
+                heard.note(facts.ProposalHandled, message, before, core.latest)
+            elif type(message) is BrokerRegistrationRequest:
+                heard.note(facts.RegistrationHandled, message, before, core.latest)
+            elif type(message) in (AlterPartitionReassignmentsRequest, ElectLeadersRequest):
+                for effect in effects:
+                    if type(effect) is ControllerResponds:
+                        heard.note(facts.OperatorsRefused, message, effect.message, before)
+            if type(message) is ElectLeadersRequest:
                 made = [one for one in core.decisions if one.offset >= before.offset]
-                heard.elections.append((event.message, made))
-        self._marks.controller_said(effects)
+                heard.note(facts.ElectionsAskedFor, message, made)
+        heard.note(facts.ControllerSaid, effects)
         for effect in effects:
             if type(effect) is Resign:
                 heard.bugs.append(effect.reason)
@@ -375,7 +320,7 @@ class VoterTap(Tap[RaftEvent, RaftEffect]):
         request = event.request if type(event) is VoterRequest else None
         if self._support is not None:
             if _is_granted(effects, event.token):
-                heard.support.append(self._support)
+                heard.note(facts.SupportGiven, heard.node, self._support)
         elif type(event) is Answered and type(event.response) is FetchResponse:
             is_heard = event.request_id == self._fetch_id and _is_leaders(event.response, voter)
             self._leader_heard = (voter.raft_epoch, now_ms) if is_heard else None

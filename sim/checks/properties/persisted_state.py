@@ -11,8 +11,7 @@ from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.record_batch import SEQUENCE_MODULUS
 from holdfast.sim.checks.observe.batches import BatchMark
 from holdfast.sim.checks.observe.observer import Observer
-from holdfast.sim.checks.observe.taps import Judged
-from holdfast.sim.checks.observe.views import Before, Property, ReplicaView
+from holdfast.sim.checks.observe.views import Before, Judged, Property, ReplicaView
 from holdfast.storage import snapshots
 from holdfast.storage.core.files import SNAPSHOT_SUFFIX, offset_path, parse_offset_name
 

@@ -5,8 +5,7 @@ from holdfast.raft.core.leadership import Leader
 from holdfast.raft.core.member import Snapshot
 from holdfast.sim.checks.observe.batches import marks
 from holdfast.sim.checks.observe.observer import Observer
-from holdfast.sim.checks.observe.taps import Support
-from holdfast.sim.checks.observe.views import Property
+from holdfast.sim.checks.observe.views import Property, Support
 from holdfast.sim.cluster.nodes import SimController, SimNode
 
 

@@ -10,8 +10,7 @@ from holdfast.broker.core.broker import Broker
 from holdfast.metadata.ids import PartitionId
 from holdfast.sim.checks.observe.batches import BatchMark
 from holdfast.sim.checks.observe.observer import Observer
-from holdfast.sim.checks.observe.taps import Late
-from holdfast.sim.checks.observe.views import Before, Property, ReplicaView
+from holdfast.sim.checks.observe.views import Before, Late, Property, ReplicaView
 from holdfast.sim.cluster.nodes import SimBroker, State
 
 #: looks at a broker are so far apart at most, else it may have stood still between them; ms

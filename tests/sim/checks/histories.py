@@ -100,7 +100,8 @@ class Scene:
 
     def __init__(self, one: Property, shape: ClusterSpec | None = None) -> None:
         self.world = World(shape or ClusterSpec(), Choices("scene"))
-        self.property = one
+        #: its methods are those of the facts that it hears of
+        self.property: Any = one
         self.seen = Observer(self.world, [one])
         self.seen.topics = {TOPIC_ID: 0}
         self.ghost = self.seen.ghosts[0] = Ghost(row=row())

@@ -25,8 +25,9 @@ from holdfast.protocol.messages.producer_ids import (
     InitProducerIdRequest,
     InitProducerIdResponse,
 )
-from holdfast.sim.checks.observe.taps import BrokerTap, Late, TapRecord
-from holdfast.sim.checks.observe.views import Property, ReplicaView
+from holdfast.sim.checks.observe.facts import ConsumerAnswered, ToldLate, WriteRefused
+from holdfast.sim.checks.observe.taps import BrokerTap, TapRecord
+from holdfast.sim.checks.observe.views import Late, Property, ReplicaView
 from holdfast.sim.checks.properties import answers, waiting_requests
 from holdfast.sim.cluster.nodes import State
 from tests.sim.checks.histories import TOPIC_ID, Scene, before, follows, leads, mark, view_of
@@ -120,7 +121,8 @@ def test_a_consumer_gets_what_there_is_r55(
         heard = TapRecord()
         decided = ReadRow(TOPIC_ID, 0, 0, 3, 0, -1, None, 1, 5, 2, 3, wanted)
         BrokerTap(CoreHarness().core, heard).sending(AnswerFetch(1, (decided,), room), response)
-        ((asked, told),) = heard.read
+        ((_, fact, (_, asked, told)),) = heard.facts
+        assert fact is ConsumerAnswered
         scene.property.consumer_answered(scene.seen, view_of(scene, 1).broker, asked, told)
 
     assert is_broken(answers.ReadersGetWhatThereIs(), tell) is expected
@@ -403,8 +405,10 @@ def test_writes_that_are_told_to_be_late_are_heard_of_a18(timeout_ms: int) -> No
     written = harness.produce(batch(), timeout_ms=timeout_ms)
     harness.tick(2_000)
     if timeout_ms > 2_000:
-        assert heard.late == []
+        assert not [one for one in heard.facts if one[1] in (ToldLate, WriteRefused)]
         return
     assert harness.row(written)[0] == "REQUEST_TIMED_OUT"
-    ((result, high_watermark),) = heard.late
-    assert (result.key, result.end_offset, high_watermark) == (KEY, 1, 0)
+    late, refused = (one for one in heard.facts if one[1] in (ToldLate, WriteRefused))
+    key, fact, ((result, high_watermark),) = late
+    assert (key, fact, result.end_offset, high_watermark) == (KEY, ToldLate, 1, 0)
+    assert refused == (KEY, WriteRefused, (-1, ErrorCode.REQUEST_TIMED_OUT))

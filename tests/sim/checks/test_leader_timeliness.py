@@ -8,7 +8,7 @@ import pytest
 from immutables import Map
 
 from holdfast.broker.core.replicas.replica_progress import ReplicaProgress
-from holdfast.sim.checks.observe.views import Property, ReplicaView
+from holdfast.sim.checks.observe.views import ReplicaView
 from holdfast.sim.checks.properties import leader_timeliness
 from holdfast.sim.cluster.nodes import State
 from tests.sim.checks.histories import TOPIC_ID, Scene, before, image, leads, mark, row, view_of
@@ -109,7 +109,7 @@ def test_a_leader_that_has_not_heard_of_its_own_append_yet_is_not_late_r52() -> 
 def test_a_high_watermark_waits_for_who_keeps_up_f3(
     position: int, kept_up_ms: int | None, fenced: tuple[int, ...], is_new: bool, expected: bool
 ) -> None:
-    one: Property = leader_timeliness.HighWatermarkWaitsForJoiners()
+    one = leader_timeliness.HighWatermarkWaitsForJoiners()
     scene = Scene(one)
     view = leader(scene)
     has(view, 2, 5)
@@ -138,7 +138,7 @@ def test_a_high_watermark_waits_for_who_keeps_up_f3(
 def test_a_follower_that_has_all_is_let_in_r50(
     position: int, fetches: int, proposal: Any, fenced: tuple[int, ...], epoch: int, expected: bool
 ) -> None:
-    one: Property = leader_timeliness.FollowersAreLetIn()
+    one = leader_timeliness.FollowersAreLetIn()
     scene = Scene(one)
     view = leader(scene)
     has(view, 2, 5)
@@ -158,7 +158,7 @@ def test_a_follower_that_has_all_is_let_in_r50(
 
 
 def test_who_has_lost_its_log_dir_is_not_let_in_r50() -> None:
-    one: Property = leader_timeliness.FollowersAreLetIn()
+    one = leader_timeliness.FollowersAreLetIn()
     scene = Scene(one)
     view = leader(scene)
     progress = has(view, 3, 5)
@@ -208,7 +208,7 @@ def test_who_has_all_is_proposed_once_another_proposal_is_closed_r50(
 def test_who_has_all_is_proposed_once_it_is_unfenced_r50(
     position: int, fenced: tuple[tuple[int, ...], tuple[int, ...]], registered: int, expected: bool
 ) -> None:
-    one: Property = leader_timeliness.CompleteAreProposed()
+    one = leader_timeliness.CompleteAreProposed()
     scene = Scene(one)
     view = leader(scene)
     has(view, 2, 5)

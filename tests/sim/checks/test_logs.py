@@ -136,7 +136,7 @@ def test_epochs_rise_and_offsets_leave_no_hole_i18(batches: list[object], expect
         view = view_of(scene, 1)
         view.history.batches += batches  # type: ignore[arg-type]
         view.log.leader_epoch_cache.assign(5, 0)
-        scene.property.replica_changed(scene.seen, view, before(view), batches)  # type: ignore[arg-type]
+        scene.property.replica_changed(scene.seen, view, before(view), batches)
 
     assert is_broken(logs.EpochsInLog(), tell) is expected
 
@@ -160,7 +160,7 @@ def test_an_epoch_and_an_offset_name_one_batch_d1(second: list[object], expected
         one = leads(view_of(scene, 1, BATCHES))
         scene.property.replica_changed(scene.seen, one, before(one), BATCHES)
         other = follows(view_of(scene, 2, second))  # type: ignore[arg-type]
-        scene.property.replica_changed(scene.seen, other, before(other), second)  # type: ignore[arg-type]
+        scene.property.replica_changed(scene.seen, other, before(other), second)
 
     assert is_broken(logs.EpochOffsetUniqueness(), tell) is expected
 

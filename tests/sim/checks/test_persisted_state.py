@@ -13,8 +13,9 @@ from holdfast.broker.core.replicas.replica_progress import ReplicaProgress
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.record_batch import BatchHeader
 from holdfast.sim.checks.observe.batches import BatchMark
-from holdfast.sim.checks.observe.taps import BrokerTap, Judged, TapRecord
-from holdfast.sim.checks.observe.views import Property, ReplicaView
+from holdfast.sim.checks.observe.facts import BatchJudged
+from holdfast.sim.checks.observe.taps import BrokerTap, TapRecord
+from holdfast.sim.checks.observe.views import Judged, Property, ReplicaView
 from holdfast.sim.checks.properties import persisted_state
 from holdfast.sim.cluster.world import ClusterSpec
 from holdfast.storage import snapshots
@@ -404,7 +405,8 @@ def test_a_gap_that_closes_within_the_same_step_was_a_gap_r92() -> None:
     harness.produce(batch(producer=(7, 0, 1)))
     assert harness.row(gap) == ("OUT_OF_ORDER_SEQUENCE_NUMBER", -1)
     assert log.log_end_offset == 2
-    (judged,) = (one for one in heard.judged if one.result.error_code is OUT_OF_ORDER)
+    told = [fields[0] for _, fact, fields in heard.facts if fact is BatchJudged]
+    (judged,) = (one for one in told if one.result.error_code is OUT_OF_ORDER)
 
     def look(scene: Scene) -> None:
         scene.property.batch_judged(scene.seen, leads(view_of(scene, 1)), judged)

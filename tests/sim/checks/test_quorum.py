@@ -23,8 +23,9 @@ from holdfast.raft.core.member import Snapshot
 from holdfast.raft.core.quorum import QuorumState
 from holdfast.raft.core.voter_calls import VoterCalls
 from holdfast.rpc.core.failures import CallFailure
-from holdfast.sim.checks.observe.taps import Support, TapRecord, VoterTap
-from holdfast.sim.checks.observe.views import Property
+from holdfast.sim.checks.observe.facts import SupportGiven
+from holdfast.sim.checks.observe.taps import TapRecord, VoterTap
+from holdfast.sim.checks.observe.views import Property, Support
 from holdfast.sim.checks.properties import quorum
 from holdfast.sim.cluster.nodes import SimController
 from holdfast.sim.cluster.world import FIRST_VOTER
@@ -270,14 +271,17 @@ def answer(leader_id: int = 102, epoch: int = 5, error_code: int = 0) -> FetchRe
     return FetchResponse(0, None, (row,))
 
 
-def heard_of(voter: Any, events: Sequence[tuple[int, Any]]) -> TapRecord:
-    """What the tap of a voter notes of (time, event)."""
+def support_of(voter: Any, events: Sequence[tuple[int, Any]]) -> Support:
+    """What the tap of a voter notes of (time, event): one vote that was granted."""
     heard = TapRecord()
     tap = VoterTap(voter, heard)
     for now_ms, event in events:
         tap.before(event, now_ms)
         tap.after(event, voter.handle(event, now_ms), now_ms)
-    return heard
+    ((_, fact, (_, support)),) = heard.facts
+    assert fact is SupportGiven
+    assert isinstance(support, Support)
+    return support
 
 
 PRE_VOTE = RequestReceived(1, VoteRequest("c", 5, 103, 101, 5, 10, True))
@@ -291,8 +295,8 @@ def test_who_leads_hears_of_a_later_epoch_by_a_request_for_its_support_k3(
 ) -> None:
     voter: Any = Following()
     voter.is_leader = True
-    heard = heard_of(voter, [(12, RequestReceived(1, VoteRequest("c", epoch, 103, 101, 5, 10, True)))])
-    assert [one.is_leader for one in heard.support] == [is_leader]
+    asked = RequestReceived(1, VoteRequest("c", epoch, 103, 101, 5, 10, True))
+    assert support_of(voter, [(12, asked)]).is_leader is is_leader
 
 
 @pytest.mark.parametrize(
@@ -348,6 +352,6 @@ def test_a_leader_is_heard_when_it_has_answered_the_newest_fetch_k4(
     events: list[tuple[int, Any]], silent_ms: int | None
 ) -> None:
     voter: Any = Following()
-    heard = heard_of(voter, events)
-    assert [one.silent_ms for one in heard.support] == [silent_ms]
-    assert not heard.support[0].is_log_shorter
+    support = support_of(voter, events)
+    assert support.silent_ms == silent_ms
+    assert not support.is_log_shorter

@@ -15,7 +15,6 @@ from holdfast.controller.core.decisions import CauseKind, LogEnd
 from holdfast.controller.core.partitions.election import ElectionReason
 from holdfast.metadata.image import RESOURCE_TOPIC
 from holdfast.protocol.errors import ErrorCode
-from holdfast.sim.checks.observe.views import Property
 from holdfast.sim.checks.properties import timeliness
 from holdfast.sim.cluster.nodes import State
 from holdfast.sim.cluster.world import ClusterSpec
@@ -57,7 +56,7 @@ def test_a_partition_has_the_min_isr_that_is_configured_r109(
 )
 def test_a_member_that_lags_is_proposed_to_leave_r51(looks_ms: range, lags: bool, expected: bool) -> None:
     """But for a leader that may have been paused between two looks."""
-    one: Property = timeliness.LaggardsLeave()
+    one = timeliness.LaggardsLeave()
     scene = Scene(one)
     view = leads(view_of(scene, 1))
     assert view.leadership is not None
@@ -173,7 +172,7 @@ def test_no_follower_is_dropped_that_had_all_a_moment_ago_r51(
     had_all_at_ms: int | None, dropped_at_ms: int, is_restarted: bool, expected: bool
 ) -> None:
     """The lag time is 1 s, and clocks may run fast."""
-    one: Property = timeliness.KeepersStay()
+    one = timeliness.KeepersStay()
     scene = Scene(one)
     view = leads(view_of(scene, 1, [mark(0), mark(1)]))
     assert view.leadership is not None
@@ -211,7 +210,7 @@ def test_no_follower_is_dropped_that_has_what_there_was_at_its_last_fetch_r51(
     position: int, epochs: tuple[int, int], dropped_at_ms: int, expected: bool
 ) -> None:
     """The leader has two batches when it is asked first, and three before it is asked again, 500 ms later."""
-    one: Property = timeliness.KeepersStay()
+    one = timeliness.KeepersStay()
     scene = Scene(one)
     view = leads(view_of(scene, 1, [mark(0), mark(1)]))
     assert view.leadership is not None
