@@ -47,6 +47,7 @@ from holdfast.broker.core.events import (
     Stop,
     StoreBrokerEpoch,
     StoreCeilings,
+    ThrottledSent,
     Tick,
     Truncate,
 )
@@ -431,6 +432,8 @@ class BrokerServer:
         exchange.respond(response)
         if fill.omitted:
             self.pump.post(RowsOmitted(effect.session, tuple(fill.omitted)))
+        if fill.throttled_bytes:
+            self.pump.post(ThrottledSent(fill.throttled_bytes))
 
     def _answer_offsets(self, effect: AnswerOffsets) -> None:
         if any(row.lookup is not None for row in effect.rows):

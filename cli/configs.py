@@ -38,6 +38,7 @@ _ACTIONS_OF: dict[str, tuple[str, ...]] = {
 #: Kafka's names of where a value comes from
 _SOURCES = {
     "TOPIC": "DYNAMIC_TOPIC_CONFIG",
+    "BROKER": "DYNAMIC_BROKER_CONFIG",
     "CLUSTER": "DYNAMIC_DEFAULT_BROKER_CONFIG",
     "STATIC": "STATIC_BROKER_CONFIG",
     "DEFAULT": "DEFAULT_CONFIG",
@@ -114,7 +115,7 @@ def _resource(action: str, kind: str, name: str | None, is_default: bool) -> Res
         raise click.UsageError("--entity-type brokers needs --entity-default (the cluster) or --entity-name")
     if whole_number(name, INT32_MAX) is None:
         raise click.UsageError(f"--entity-name {name}: a broker is named by its number")
-    return Resource(RESOURCE_BROKER, name)
+    return Resource.broker(int(name))
 
 
 def _changes(action: str, given: dict[str, Any]) -> dict[str, str | None]:
@@ -174,7 +175,7 @@ async def _describe(session: AdminSession, resource: Resource | None, *, everyth
     lines: list[str] = []
     for one, entries in found.items():
         if isinstance(entries, RowError):
-            _refused(session.answer, one, entries)
+            resource_refused(session.answer, one, entries)
             continue
         shown = [entry for entry in entries if everything or _is_set_for(one, entry)]
         session.answer.data.append(_resource_json(one, shown))
@@ -183,7 +184,9 @@ async def _describe(session: AdminSession, resource: Resource | None, *, everyth
 
 
 def _is_set_for(resource: Resource, entry: ConfigEntry) -> bool:
-    return entry.source == ("TOPIC" if resource == Resource.topic(resource.name) else "CLUSTER")
+    if resource == Resource.cluster():
+        return entry.source == "CLUSTER"
+    return entry.source == ("TOPIC" if resource == Resource.topic(resource.name) else "BROKER")
 
 
 def _head(resource: Resource, *, everything: bool) -> str:
@@ -240,23 +243,23 @@ async def _alter(session: AdminSession, resource: Resource, changes: dict[str, s
         features = await session.admin.describe_features(timeout_ms=session.timeout_ms)
         if any(row.name == ELR_FEATURE and row.finalized_level >= 1 for row in features.features):
             text = f"Broker-level {_MIN_ISR} cannot be altered while ELR is enabled; use --entity-default"
-            _refused(session.answer, resource, RowError(ErrorCode.INVALID_CONFIG, text))
+            resource_refused(session.answer, resource, RowError(ErrorCode.INVALID_CONFIG, text))
             return []
     deleted = sorted(key for key, value in changes.items() if value is None)
     if deleted:
         there = await _set_keys(session, resource)
         if isinstance(there, RowError):
-            _refused(session.answer, resource, there)
+            resource_refused(session.answer, resource, there)
             return []
         missing = [key for key in deleted if key not in there]
         if missing:
             text = f"Invalid config(s): {','.join(missing)}; only what `--describe` shows can be deleted"
-            _refused(session.answer, resource, RowError(ErrorCode.INVALID_CONFIG, text))
+            resource_refused(session.answer, resource, RowError(ErrorCode.INVALID_CONFIG, text))
             return []
     outcome = await session.admin.alter_configs({resource: changes}, timeout_ms=session.timeout_ms)
     for one, error in outcome.items():
         if error is not None:
-            _refused(session.answer, one, error)
+            resource_refused(session.answer, one, error)
     if session.answer.errors:
         return []
     session.answer.data = {**_resource_name(resource), "changes": changes}
@@ -277,7 +280,8 @@ async def _set_keys(session: AdminSession, resource: Resource) -> set[str] | Row
     return {entry.name for entry in rows if _is_set_for(resource, entry)}
 
 
-def _refused(answer: CommandAnswer, resource: Resource, error: RowError) -> None:
+def resource_refused(answer: CommandAnswer, resource: Resource, error: RowError) -> None:
+    """Take down what was said about one resource."""
     where = _resource_name(resource)
     node = {} if "topic" in where else {"node": _name(resource)}
     answer.errors.append({"code": error.code.name, **where, **node, "message": error.message})

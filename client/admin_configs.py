@@ -33,8 +33,8 @@ from holdfast.protocol.messages.metadata import DescribeClusterRequest, Describe
 
 
 class Resource(NamedTuple):
-    """What has configuration: a topic, a client, or the whole cluster. Equals the pair that images use as
-    key."""
+    """What has configuration: a topic, a client, a broker, or the whole cluster. Equals the pair that images
+    use as key."""
 
     kind: int
     name: str
@@ -48,6 +48,11 @@ class Resource(NamedTuple):
     def cluster(cls) -> "Resource":
         """The cluster itself."""
         return cls(ResourceType.BROKER, "")
+
+    @classmethod
+    def broker(cls, broker_id: int) -> "Resource":
+        """One broker."""
+        return cls(ResourceType.BROKER, str(broker_id))
 
     @classmethod
     def client(cls, client_id: str | None) -> "Resource":
@@ -66,7 +71,7 @@ class ConfigEntry:
     name: str
     #: None when it is unset
     value: str | None
-    #: TOPIC, CLUSTER, STATIC (file of the node that answered) or DEFAULT
+    #: TOPIC, BROKER, CLUSTER, STATIC (file of the node that answered) or DEFAULT
     source: str
     default: str | None
     #: int, long, boolean, string, list or enum

@@ -45,6 +45,8 @@ class ConfigKey:
     required: bool = False
     #: topic keys only: the node's key that gives the value of a topic without an override
     synonym: str = ""
+    #: lists only: a regular expression of the whole text, and what it means in words; empty: any items
+    form: tuple[str, str] = ("", "")
 
 
 def _int(
@@ -89,6 +91,12 @@ def _list(
     name: str, default: tuple[str, ...], doc: str, required: bool = False, choices: tuple[str, ...] = ()
 ) -> ConfigKey:
     return ConfigKey(name, Kind.LIST, default, doc, required=required, choices=choices)
+
+
+def _throttled_replicas(name: str, doc: str) -> ConfigKey:
+    one = "[0-9]{1,10}:[0-9]{1,10}"
+    form = (rf"\*|{one}(,{one})*|", "* or a list of PARTITION:BROKER")
+    return ConfigKey(name, Kind.LIST, (), doc, form=form)
 
 
 _STRATEGIES = ("Aggressive", "Balanced", "None")
@@ -421,6 +429,14 @@ BROKER_KEYS: tuple[ConfigKey, ...] = (
         1000,
     ),
     _int("quota.window.size.seconds", 1, "Length of each of these windows.", 1, 3600),
+    _int(
+        "replication.quota.window.num",
+        11,
+        "Windows over which throttled replication is measured; one of them is the present one.",
+        1,
+        1000,
+    ),
+    _int("replication.quota.window.size.seconds", 1, "Length of each of these windows.", 1, 3600),
     ConfigKey(
         "holdfast.validate.records",
         Kind.ENUM,
@@ -429,6 +445,12 @@ BROKER_KEYS: tuple[ConfigKey, ...] = (
         choices=("full", "header"),
     ),
 )
+
+#: Of the topic, and of a broker or of all: which replicas, and how fast.
+LEADER_THROTTLED_REPLICAS = "leader.replication.throttled.replicas"
+FOLLOWER_THROTTLED_REPLICAS = "follower.replication.throttled.replicas"
+LEADER_THROTTLED_RATE = "leader.replication.throttled.rate"
+FOLLOWER_THROTTLED_RATE = "follower.replication.throttled.rate"
 
 #: Keys of one topic. Without an override the cluster's dynamic value counts, then the node's file, then the
 #: default.
@@ -525,6 +547,29 @@ TOPIC_KEYS: tuple[ConfigKey, ...] = (
         1,
         "log.cleaner.max.compaction.lag.ms",
     ),
+    _throttled_replicas(
+        LEADER_THROTTLED_REPLICAS, f"Replicas that send within {LEADER_THROTTLED_RATE} while they lead."
+    ),
+    _throttled_replicas(
+        FOLLOWER_THROTTLED_REPLICAS,
+        f"Replicas that fetch within {FOLLOWER_THROTTLED_RATE} while they are not in sync.",
+    ),
+)
+
+#: Dynamic keys that a single broker may have, too.
+BROKER_DYNAMIC_KEYS: tuple[ConfigKey, ...] = (
+    _long(
+        LEADER_THROTTLED_RATE,
+        LONG_MAX,
+        "Bytes a second that a broker sends to followers of its throttled replicas, those not in sync wait.",
+        1,
+    ),
+    _long(
+        FOLLOWER_THROTTLED_RATE,
+        LONG_MAX,
+        "Bytes a second that a broker fetches for its throttled replicas, those not in sync wait.",
+        1,
+    ),
 )
 
 #: Dynamic keys of the whole cluster, stored in the metadata log.
@@ -540,6 +585,7 @@ CLUSTER_KEYS: tuple[ConfigKey, ...] = (
         aliases=_STRATEGY_ALIASES,
     ),
     _bool("unclean.recovery.manager.enabled", True, "Compare logs before an unclean election."),
+    *BROKER_DYNAMIC_KEYS,
 )
 
 #: Keys of a client, or of all clients that have none of their own, stored in the metadata log. Each broker
@@ -555,5 +601,6 @@ CONTROLLER_FILE_KEYS: tuple[ConfigKey, ...] = COMMON_KEYS + CONTROLLER_KEYS
 #: Every key that a server.properties may have; a file may serve both roles.
 FILE_KEY_NAMES: frozenset[str] = frozenset(key.name for key in COMMON_KEYS + BROKER_KEYS + CONTROLLER_KEYS)
 TOPIC_KEY_BY_NAME: dict[str, ConfigKey] = {key.name: key for key in TOPIC_KEYS}
+BROKER_DYNAMIC_KEY_BY_NAME: dict[str, ConfigKey] = {key.name: key for key in BROKER_DYNAMIC_KEYS}
 CLIENT_KEY_BY_NAME: dict[str, ConfigKey] = {key.name: key for key in CLIENT_KEYS}
 CLUSTER_KEY_BY_NAME: dict[str, ConfigKey] = {key.name: key for key in CLUSTER_KEYS}

@@ -4,11 +4,13 @@ Owns parsing, ranges, the names of environment variables and the texts about bad
 keys cause a warning and are ignored, so that a file written for Kafka can be used; bad values raise.
 """
 
+import re
 from collections.abc import Container, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
 
 from holdfast.metadata.config_keys import (
+    BROKER_DYNAMIC_KEY_BY_NAME,
     BROKER_FILE_KEYS,
     BROKER_KEYS,
     CLIENT_KEY_BY_NAME,
@@ -30,6 +32,7 @@ from holdfast.metadata.config_keys import (
 from holdfast.protocol.messages.broker_registration import ListenerEndpoint
 
 __all__ = [
+    "BROKER_DYNAMIC_KEY_BY_NAME",
     "BROKER_FILE_KEYS",
     "BROKER_KEYS",
     "CLIENT_KEYS",
@@ -106,6 +109,8 @@ def parse_value(key: ConfigKey, text: str) -> ConfigValue:
         items = tuple(item.strip() for item in text.split(",") if item.strip())
         if key.choices and any(item not in key.choices for item in items):
             raise _refused(key, text)
+        if key.form[0] and not re.fullmatch(key.form[0], ",".join(items)):
+            raise _refused(key, text)
         return items
     if key.kind is Kind.ENUM:
         by_spelling = {choice.lower(): choice for choice in key.choices} | dict(key.aliases)
@@ -127,6 +132,8 @@ def allowed_values(key: ConfigKey) -> str:
         return f"a number in [{key.low}, {key.high}]"
     if key.kind is Kind.BOOLEAN:
         return "true or false"
+    if key.form[1]:
+        return key.form[1]
     if not key.choices:
         return "a comma-separated list" if key.kind is Kind.LIST else "any text"
     kinds = "a comma-separated list of " if key.kind is Kind.LIST else "one of "

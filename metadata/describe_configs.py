@@ -19,6 +19,7 @@ from holdfast.metadata.configs import (
 )
 from holdfast.metadata.image import (
     CLUSTER_RESOURCE,
+    RESOURCE_BROKER,
     RESOURCE_CLIENT,
     RESOURCE_TOPIC,
     ConfigResource,
@@ -68,8 +69,13 @@ def resource_problem(image: MetadataImage, resource: ConfigResource) -> tuple[Er
     kind, name = resource
     if resource == CLUSTER_RESOURCE:
         return None
+    if kind == RESOURCE_BROKER:
+        # values may outlive a registration, and are to be taken away
+        if resource in image.configs or any(name == str(broker_id) for broker_id in image.brokers):
+            return None
+        return ErrorCode.BROKER_ID_NOT_REGISTERED, f"broker {name} is not registered"
     if kind != RESOURCE_TOPIC:
-        text = "only topics and the cluster have dynamic values here; other values are in a node's file"
+        text = "only topics, brokers and the cluster have dynamic values here; others are in a node's file"
         if kind == RESOURCE_CLIENT:
             text = "ask DescribeClientQuotas for the quotas of clients"
         return ErrorCode.INVALID_REQUEST, text
@@ -79,10 +85,11 @@ def resource_problem(image: MetadataImage, resource: ConfigResource) -> tuple[Er
 
 
 def keys_of(resource: ConfigResource) -> dict[str, ConfigKey]:
-    """The keys of a topic, of a client or of the cluster, by name."""
+    """The keys of a topic, of a client, of a broker or of the cluster, by name. Of those of a broker most are
+    the cluster's alone to change (`BROKER_DYNAMIC_KEY_BY_NAME` has the others)."""
     if resource[0] == RESOURCE_CLIENT:
         return CLIENT_KEY_BY_NAME
-    return CLUSTER_KEY_BY_NAME if resource == CLUSTER_RESOURCE else TOPIC_KEY_BY_NAME
+    return CLUSTER_KEY_BY_NAME if resource[0] == RESOURCE_BROKER else TOPIC_KEY_BY_NAME
 
 
 def _described(
@@ -119,11 +126,12 @@ def _entry(
 def _in_force(
     image: MetadataImage, resource: ConfigResource, key: ConfigKey, static: Mapping[str, Any]
 ) -> tuple[str | None, ConfigSource]:
-    """The order of `MetadataImage.topic_config`: topic, cluster, file, default."""
-    is_cluster = resource == CLUSTER_RESOURCE
-    cluster_name = key.name if is_cluster else key.synonym
-    if not is_cluster and (text := image.overrides(resource[1]).get(key.name)) is not None:
-        return text, ConfigSource.TOPIC
+    """The order of `MetadataImage.topic_config`, topic, cluster, file, default; or with a broker first."""
+    is_topic = resource[0] == RESOURCE_TOPIC
+    cluster_name = key.synonym if is_topic else key.name
+    own = image.configs.get(resource)
+    if resource != CLUSTER_RESOURCE and own is not None and (text := own.get(key.name)) is not None:
+        return text, ConfigSource.TOPIC if is_topic else ConfigSource.BROKER
     of_cluster = image.configs.get(CLUSTER_RESOURCE)
     if of_cluster is not None and (text := of_cluster.get(cluster_name)) is not None:
         return text, ConfigSource.CLUSTER

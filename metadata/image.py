@@ -12,7 +12,12 @@ from typing import Any
 from immutables import Map
 
 from holdfast.metadata.broker import BrokerRegistration
-from holdfast.metadata.config_keys import CLIENT_KEY_BY_NAME, CLUSTER_KEYS, TOPIC_KEY_BY_NAME
+from holdfast.metadata.config_keys import (
+    BROKER_DYNAMIC_KEY_BY_NAME,
+    CLIENT_KEY_BY_NAME,
+    CLUSTER_KEYS,
+    TOPIC_KEY_BY_NAME,
+)
 from holdfast.metadata.configs import parse_value
 from holdfast.metadata.ids import PartitionId
 from holdfast.metadata.partition import PartitionRegistration
@@ -165,6 +170,15 @@ class MetadataImage:
         """The typed dynamic value of a key of the cluster, None when it is not set."""
         text = self.configs.get(CLUSTER_RESOURCE, _NOTHING).get(name)
         return None if text is None else parse_value(_CLUSTER_KEY_BY_NAME[name], text)
+
+    def broker_config(self, broker_id: int, name: str) -> Any:
+        """The typed dynamic value of a key for a broker: its own, else the cluster's, else the default."""
+        key = BROKER_DYNAMIC_KEY_BY_NAME[name]
+        for resource in ((RESOURCE_BROKER, str(broker_id)), CLUSTER_RESOURCE):
+            text = self.configs.get(resource, _NOTHING).get(name)
+            if text is not None:
+                return parse_value(key, text)
+        return key.default
 
     def topic_config(self, topic_name: str, name: str, static: Mapping[str, Any] | None = None) -> Any:
         """The typed value of a key: the topic's, else the cluster's, else the node's file, else the default.

@@ -47,6 +47,7 @@ from holdfast.broker.core.events import (
     SpaceLow,
     Started,
     Stop,
+    ThrottledSent,
     Tick,
     Truncated,
 )
@@ -137,6 +138,7 @@ class Broker:
             Appended: self._on_appended,
             FetchAnswered: self._on_fetch_answered,
             RowsOmitted: self._on_rows_omitted,
+            ThrottledSent: self._on_throttled_sent,
             FetchedAppended: self._on_fetched_appended,
             QueueEmpty: self._on_queue_empty,
             Tick: self._on_tick,
@@ -341,6 +343,9 @@ class Broker:
 
     def _on_rows_omitted(self, event: RowsOmitted, now_ms: int) -> None:
         self.fetch_path.rows_omitted(event)
+
+    def _on_throttled_sent(self, event: ThrottledSent, now_ms: int) -> None:
+        self.fetch_path.throttled_sent(event.size_bytes, now_ms)
 
     # --- follower ------------------------------------------------------------------------------------------
 

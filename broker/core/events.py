@@ -91,6 +91,8 @@ class ReadRow(NamedTuple):
     max_bytes: int
     #: the follower has refused what was read there: check it first
     verify: bool = False
+    #: its bytes count for the leader's throttle
+    is_throttled: bool = False
 
 
 class OffsetRow(NamedTuple):
@@ -370,6 +372,13 @@ class RowsOmitted:
 
 
 @dataclass(frozen=True, slots=True)
+class ThrottledSent:
+    """An answer to a follower had so many bytes of throttled replicas."""
+
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class FetchFailed:
     """A SendFetch will get no response; the connection is closed."""
 
@@ -623,6 +632,7 @@ Event: TypeAlias = (
     | CallFailed
     | FetchAnswered
     | RowsOmitted
+    | ThrottledSent
     | FetchFailed
     | ShutdownWanted
 )

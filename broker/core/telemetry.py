@@ -42,6 +42,7 @@ def families(
             core.fetch_path.waiting_count,
         ),
         *_quotas(core),
+        *_throttles(core),
         *_groups(core),
         counter(
             "kafka_server_metadata_violations_total",
@@ -92,6 +93,25 @@ def _quotas(core: Broker) -> list[MetricFamily]:
             MetricKind.COUNTER,
             "Time for which these connections had to rest.",
             tuple(Sample(quota.throttled_ms / 1000, (("request", name),)) for name, quota in of_request),
+        ),
+    ]
+
+
+def _throttles(core: Broker) -> list[MetricFamily]:
+    """How fast throttled replicas are copied, and how often they wait."""
+    of_role = (("leader", core.fetch_path.quota), ("follower", core.fetchers.quota))
+    return [
+        MetricFamily(
+            "kafka_server_replication_throttled_bytes_total",
+            MetricKind.COUNTER,
+            "Bytes of throttled replicas, sent as leader and fetched as follower.",
+            tuple(Sample(quota.bytes_counted, (("role", name),)) for name, quota in of_role),
+        ),
+        MetricFamily(
+            "kafka_server_replication_throttle_waits_total",
+            MetricKind.COUNTER,
+            "How often a throttled replica that was not in sync had to wait for the rate.",
+            tuple(Sample(quota.wait_count, (("role", name),)) for name, quota in of_role),
         ),
     ]
 

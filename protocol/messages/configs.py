@@ -43,6 +43,8 @@ class ConfigSource(IntEnum):
     """Where a value comes from, numbered as in Kafka; the first of these that has one counts."""
 
     TOPIC = 1
+    #: set for one broker
+    BROKER = 2
     CLUSTER = 3
     STATIC = 4
     DEFAULT = 5
@@ -53,7 +55,7 @@ class ConfigResource:
     """Whose values are asked for."""
 
     resource_type: int = field(int8, "2 topic, 4 broker.")
-    resource_name: str = field(string, "Topic, or empty with type 4 for the cluster.")
+    resource_name: str = field(string, "Topic, or with type 4 a broker, empty for the cluster.")
     configuration_keys: tuple[str, ...] | None = field(nullable(array(string)), "Keys, null for all.")
 
 
@@ -72,7 +74,8 @@ class DescribedConfig:
     value: str | None = field(nullable(string), "Value in force; null when it is unset.")
     config_source: int = field(
         int8,
-        "1 topic, 3 cluster, 4 file of the answering node (when it differs from the default), 5 default.",
+        "1 topic, 2 broker, 3 cluster, 4 file of the answering node (when it differs from the default), "
+        "5 default.",
     )
     default_value: str | None = field(nullable(string), "What counts without any setting, null for unset.")
     config_type: str = field(string, "int, long, double, boolean, string, list or enum.")

@@ -6,6 +6,7 @@ with its session and number, and after any failure the connection is closed and 
 
     READY -> OPEN (listed) -> BUSY (append, truncate, reset or flush under way) -> READY
                            -> PAUSED (after an error, for a growing time) -> READY
+    READY -> HELD (throttled, not in sync, and the rate is exceeded) -> READY
 """
 
 from enum import Enum
@@ -26,6 +27,7 @@ from holdfast.broker.core.events import (
 )
 from holdfast.broker.core.replicas.ceiling import Urgency
 from holdfast.broker.core.replicas.partition import Partition
+from holdfast.broker.core.replicas.replication_quota import ReplicationQuota
 from holdfast.metadata.ids import PartitionId
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.fetch import (
@@ -54,6 +56,7 @@ class RowState(Enum):
     OPEN = "open"
     BUSY = "busy"
     PAUSED = "paused"
+    HELD = "held"
 
 
 class FollowedRow:
@@ -62,6 +65,7 @@ class FollowedRow:
     __slots__ = (
         "failures",
         "has_refused",
+        "is_behind",
         "leader_end",
         "leader_epoch",
         "leader_high_watermark",
@@ -95,6 +99,8 @@ class FollowedRow:
         self.failures = 0
         #: the log refused the last records: the leader is to check its own before it sends again
         self.has_refused = False
+        #: the log ends below the high watermark of the leader's last answer, or there was none yet
+        self.is_behind = True
         #: when a pause ends
         self.resume_ms = 0
 
@@ -155,6 +161,7 @@ class Fetchers:
         response_max_bytes: int,
         backoff_ms: int,
         timeout_ms: int,
+        quota: ReplicationQuota,
         silence_ms: int = 3000,
     ) -> None:
         """`silence_ms`: a connection with a fetch under way and not a byte for so long, beyond the wait that
@@ -166,6 +173,8 @@ class Fetchers:
         self._backoff_ms = max(backoff_ms, PAUSE_MS_MIN)
         self._timeout_ms = timeout_ms
         self._silence_ms = silence_ms
+        #: of what this broker fetches
+        self.quota = quota
         #: sources that do not answer, also over a new connection
         self.unreachable: set[int] = set()
         self._sources: dict[int, Source] = {}
@@ -179,6 +188,8 @@ class Fetchers:
         #: partitions that need a higher ceiling since the caller last took this
         self.low_ceilings: dict[PartitionId, Urgency] = {}
         self._paused: dict[PartitionId, FollowedRow] = {}
+        #: rows that wait for the throttle
+        self._held: dict[PartitionId, FollowedRow] = {}
         #: {leader: its last session}: the leader drops a delayed request of an earlier one
         self._last_session_ids: dict[int, int] = {}
         #: sources that may have something to send
@@ -214,6 +225,7 @@ class Fetchers:
         self.ceiling_stored(key)  # checked again before the row is listed at another leader
         source.ready.pop(key, None)
         self._paused.pop(key, None)
+        self._held.pop(key, None)
         source.forgotten[key] = None
         self._touched[source.source_id] = source
 
@@ -296,6 +308,8 @@ class Fetchers:
             effects.extend(self._parted(partition, answer.diverging_epoch, answer.log_start_offset))
         elif len(answer.records):
             row.failures = 0
+            if self.quota.is_throttled(partition.topic_name, key.partition_index):
+                self.quota.count(len(answer.records), now_ms)
             row.leader_high_watermark, row.leader_end = answer.high_watermark, answer.log_end_offset
             row.leader_start = answer.log_start_offset
             self._begin(row)
@@ -303,6 +317,7 @@ class Fetchers:
         else:
             row.failures = 0
             partition.leader_answered(answer.high_watermark, answer.log_end_offset)
+            row.is_behind = partition.log.log_end_offset < answer.high_watermark
             effects.extend(_moved_start(row, answer.high_watermark, answer.log_start_offset))
             if row.listed_start_offset < min(answer.log_start_offset, partition.log.durable_start_offset):
                 self._make_ready(self._source_of[key], row)  # the leader waits for that
@@ -342,6 +357,7 @@ class Fetchers:
             row.has_refused = False
             row.partition.leader_answered(row.leader_high_watermark, row.leader_end)
             effects.extend(_moved_start(row, row.leader_high_watermark, row.leader_start))
+            row.is_behind = row.partition.log.log_end_offset < row.leader_high_watermark
             row.leader_end = -1
         self._end(key)
         return effects
@@ -405,6 +421,8 @@ class Fetchers:
         """The fetches that are due now. Skips sources that nothing has happened to."""
         if self._paused:
             self._resume(now_ms)
+        if self._held and not self.quota.is_exceeded(now_ms):
+            self.throttle_changed()
         if not self._touched:
             return []
         effects: list[Effect] = []
@@ -421,6 +439,8 @@ class Fetchers:
                 self._touched[source.source_id] = source  # checked again after the pause
             # with that many requests in flight, the next answer touches the source again
             elif len(source.in_flight) < IN_FLIGHT_MAX:
+                if self.quota.is_exceeded(now_ms):
+                    self._hold_back(source)
                 effects += self._flush_first(source)
                 self._promise_first(source)
                 request = self._next_request(source)
@@ -438,6 +458,40 @@ class Fetchers:
                         )
                     )
         return effects
+
+    # --- the throttle ---------------------------------------------------------------------------------------
+
+    def _may_wait(self, row: FollowedRow) -> bool:
+        """The replica is throttled and no write waits for it: it is not in the ISR, and ends below the high
+        watermark, so that the leader does not count it for the ISR that it proposes either (R50)."""
+        partition = row.partition
+        if not row.is_behind or not self.quota.is_throttled(
+            partition.topic_name, partition.key.partition_index
+        ):
+            return False
+        registration = partition.registration
+        return registration is None or partition.broker_id not in registration.isr
+
+    def _hold_back(self, source: Source) -> None:
+        for key, row in list(source.ready.items()):
+            if self._may_wait(row):
+                del source.ready[key]
+                row.state = RowState.HELD
+                self._held[key] = row
+                self.quota.wait_count += 1
+
+    def throttle_changed(self) -> None:
+        """Rate or replicas are others, or the rate is exceeded no more: what waits is looked at anew."""
+        for key in list(self._held):
+            self.registration_changed(key)
+
+    def registration_changed(self, key: PartitionId) -> None:
+        """The replica may be in sync now; then it waits no longer."""
+        row = self._held.pop(key, None)
+        if row is not None:
+            self._make_ready(self._source_of[key], row)
+
+    # --- what is listed -------------------------------------------------------------------------------------
 
     def _flush_first(self, source: Source) -> list[Effect]:
         """With every write flushed (D6), a row that is not durable to its end waits for a flush before it is
@@ -485,6 +539,9 @@ class Fetchers:
             row.listed_flushed_offset = log.flushed_offset
             row.listed_start_offset = log.durable_start_offset
             source.forgotten.pop(key, None)
+            max_bytes = self._max_bytes
+            if self.quota.is_on and self._may_wait(row):
+                max_bytes = min(max_bytes, self.quota.request_bytes_max)
             rows.append(
                 FetchPartition(
                     topic_id=key.topic_id,
@@ -493,7 +550,7 @@ class Fetchers:
                     fetch_offset=log.log_end_offset,
                     last_fetched_epoch=log.last_epoch,
                     flushed_offset=log.flushed_offset,
-                    max_bytes=self._max_bytes,
+                    max_bytes=max_bytes,
                     has_refused=row.has_refused,
                     log_start_offset=log.durable_start_offset,
                 )
@@ -520,10 +577,12 @@ class Fetchers:
         )
 
     def next_deadline_ms(self) -> int | None:
-        """When the next pause ends."""
-        if not self._paused and not self._touched:
+        """When the next pause, or the wait for the throttle, ends."""
+        if not self._paused and not self._touched and not self._held:
             return None
         ends = [row.resume_ms for row in self._paused.values()]
+        if self._held:
+            ends.append(self.quota.resume_ms)
         ends += [source.resume_ms for source in self._touched.values()]
         return min(ends) if ends else None
 

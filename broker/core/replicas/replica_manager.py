@@ -8,6 +8,7 @@ requests and no calls: `broker.core.broker` does. Appends effects to the list th
 
 from collections.abc import Collection, Iterable
 
+from holdfast.broker.core.byte_rate import RateWindows
 from holdfast.broker.core.config import BrokerConfig, log_config, max_message_bytes
 from holdfast.broker.core.counts import BrokerCounts
 from holdfast.broker.core.events import (
@@ -45,14 +46,21 @@ from holdfast.broker.core.replicas.fetcher import Fetchers
 from holdfast.broker.core.replicas.leadership import Proposal
 from holdfast.broker.core.replicas.partition import Partition, Role, RoleChange
 from holdfast.broker.core.replicas.partition_passes import PartitionPasses
-from holdfast.broker.core.requests.client_quotas import ClientQuotas, RateWindows
+from holdfast.broker.core.replicas.replication_quota import ReplicationQuotas
+from holdfast.broker.core.requests.client_quotas import ClientQuotas
 from holdfast.broker.core.requests.delete_path import DeletePath
 from holdfast.broker.core.requests.fetch_path import FetchPath
 from holdfast.broker.core.requests.produce_path import ProducePath
 from holdfast.metadata.delta import LocalChanges, LocalPartition, MetadataDelta, local_view
 from holdfast.metadata.history import MetadataHistory, committed_record
 from holdfast.metadata.ids import PartitionId
-from holdfast.metadata.image import RESOURCE_CLIENT, RESOURCE_TOPIC, ConfigResource, MetadataImage
+from holdfast.metadata.image import (
+    CLUSTER_RESOURCE,
+    RESOURCE_CLIENT,
+    RESOURCE_TOPIC,
+    ConfigResource,
+    MetadataImage,
+)
 from holdfast.metadata.partition import PartitionRegistration
 from holdfast.metadata.records import LaterRecord
 from holdfast.protocol.messages.broker_registration import OfflineTopic
@@ -97,10 +105,9 @@ class ReplicaManager:
             purgatory_max,
             lambda now_ms: config.fences_itself and lifecycle.is_session_over(now_ms),
         )
-        self.fetch_path = FetchPath(self.partitions, purgatory_max, config.fetch_max_bytes)
-        static = config.static
-        windows = RateWindows(static["quota.window.num"], static["quota.window.size.seconds"] * 1000)
-        self.client_quotas = ClientQuotas(windows)
+        self._quotas = quotas = ReplicationQuotas(config.node_id, config.static)
+        self.fetch_path = FetchPath(self.partitions, purgatory_max, config.fetch_max_bytes, quotas.leader)
+        self.client_quotas = ClientQuotas(RateWindows.of(config.static, "quota"))
         self.delete_path = DeletePath(self.partitions, purgatory_max)
         self.groups = GroupCoordinator(
             GroupConfig.from_static(config.static),
@@ -117,6 +124,7 @@ class ReplicaManager:
             response_max_bytes=config.replica_fetch_response_max_bytes,
             backoff_ms=config.replica_fetch_backoff_ms,
             timeout_ms=config.replica_socket_timeout_ms,
+            quota=quotas.follower,
             silence_ms=config.leader_silence_ms,
         )
         #: roles are taken: the image holds the broker's own registration (N-2)
@@ -342,7 +350,10 @@ class ReplicaManager:
         """Apply new settings to the logs, in the order of the changes; walks the partitions once."""
         if any(resource_type == RESOURCE_CLIENT for resource_type, _ in changed):
             self.client_quotas.configure(self.image.client_quotas())
-            changed = tuple(resource for resource in changed if resource[0] != RESOURCE_CLIENT)
+        self._quotas.configure(self.image, changed, now_ms)
+        self.fetch_path.throttle_changed()
+        self.fetchers.throttle_changed()
+        changed = tuple(one for one in changed if one[0] == RESOURCE_TOPIC or one == CLUSTER_RESOURCE)
         by_topic: dict[str, list[PartitionId]] = {
             name: [] for resource_type, name in changed if resource_type == RESOURCE_TOPIC
         }
@@ -413,6 +424,8 @@ class ReplicaManager:
                 if before is not None:
                     self._note(Level.INFO, f"{name_of(partition)}: {registration.diff(before)}")
                 self._leader_updated(partition, now_ms)
+            else:
+                self.fetchers.registration_changed(key)
             return
         self._alter.withdraw(key)
         self.fetchers.unfollow(key)
@@ -429,6 +442,7 @@ class ReplicaManager:
         if partition.leadership is not None and partition.leadership.proposal is None:
             self._alter.withdraw(key)
         self._effects += self.produce_path.state_changed(key)
+        self.fetch_path.in_sync_changed(key)
         self.advance(partition, now_ms)
         proposal = partition.retry_expand(now_ms)
         if proposal is not None:
@@ -510,6 +524,7 @@ class ReplicaManager:
         assert registration is not None
         if len(proposal.isr) > len(registration.isr):
             self._counts.isr_expands += 1
+            self.fetch_path.in_sync_changed(key)
         else:
             self._counts.isr_shrinks += 1
         self._alter.submit(key, proposal)

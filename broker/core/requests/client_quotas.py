@@ -5,10 +5,9 @@ above its limit is not refused; its connection rests until the rate is back at t
 itself nothing, or nothing known, has the limit of the default.
 """
 
-from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from holdfast.broker.core.byte_rate import ByteRate, RateWindows
 from holdfast.metadata.image import DEFAULT_CLIENT
 from holdfast.protocol.envelope import CLIENT_ID_MAX
 
@@ -17,49 +16,6 @@ from holdfast.protocol.envelope import CLIENT_ID_MAX
 CLIENTS_MAX = 10_000
 #: The longest rest, also of longer windows: a peer that is gone meanwhile is not noticed.
 REST_MS_MAX = 60_000
-
-
-@dataclass(frozen=True, slots=True)
-class RateWindows:
-    """Over what a rate is measured: `number` windows, the present one among them."""
-
-    number: int
-    size_ms: int
-
-    @property
-    def total_ms(self) -> int:
-        """What is older than this counts no more."""
-        return self.number * self.size_ms
-
-
-class ClientRate:
-    """Bytes of one client in the last windows."""
-
-    __slots__ = ("_windows",)
-
-    def __init__(self) -> None:
-        #: [start, ms; bytes], oldest first
-        self._windows: deque[list[int]] = deque()
-
-    def count(self, size_bytes: int, limit: int, windows: RateWindows, now_ms: int) -> int:
-        """Add bytes; returns for how many ms the client must rest, 0 while it is at or below its limit.
-        `limit`: bytes a second."""
-        kept = self._windows
-        while kept and now_ms - kept[0][0] >= windows.total_ms:
-            kept.popleft()
-        if not kept or now_ms - kept[-1][0] >= windows.size_ms:
-            kept.append([now_ms, 0])
-        kept[-1][1] += size_bytes
-        elapsed_ms = now_ms - kept[0][0]
-        # As Kafka: a client that has just begun is measured as if the windows before had been empty.
-        missing = windows.number - 1 - elapsed_ms // windows.size_ms
-        elapsed_ms = max(elapsed_ms + max(0, missing) * windows.size_ms, windows.size_ms)
-        allowed_ms = -(-sum(size for _, size in kept) * 1000 // limit)
-        return max(0, allowed_ms - elapsed_ms)
-
-    def is_idle(self, windows: RateWindows, now_ms: int) -> bool:
-        """Nothing of it counts any more."""
-        return not self._windows or now_ms - self._windows[-1][0] >= windows.total_ms
 
 
 class ByteRateQuota:
@@ -77,7 +33,7 @@ class ByteRateQuota:
         self._limits: dict[str, int] = {}
         self._default: int | None = None
         #: by client id; None: of those above `CLIENTS_MAX` together
-        self._rates: dict[str | None, ClientRate] = {}
+        self._rates: dict[str | None, ByteRate] = {}
         self._swept_ms: int | None = None
 
     def configure(self, limits: Mapping[str, int], default: int | None) -> None:
@@ -119,7 +75,7 @@ class ByteRateQuota:
             self.throttled_ms += rest_ms
         return rest_ms
 
-    def _new_rate(self, client_id: str, now_ms: int) -> ClientRate:
+    def _new_rate(self, client_id: str, now_ms: int) -> ByteRate:
         if len(self._rates) >= CLIENTS_MAX:
             # All are looked at once in a window: clients that come and go must not make each request cost it.
             if self._swept_ms is None or now_ms - self._swept_ms >= self._windows.size_ms:
@@ -131,8 +87,8 @@ class ByteRateQuota:
                 }
                 self._rates = kept
             if len(self._rates) >= CLIENTS_MAX:
-                return self._rates.setdefault(None, ClientRate())
-        return self._rates.setdefault(client_id, ClientRate())
+                return self._rates.setdefault(None, ByteRate())
+        return self._rates.setdefault(client_id, ByteRate())
 
 
 class ClientQuotas:

@@ -41,6 +41,8 @@ class FetchFill:
         self._is_first = room_bytes is None or room_bytes > 0
         #: rows that had no room: who has not had a turn is first in the next answer
         self.omitted: list[PartitionId] = []
+        #: bytes of throttled replicas
+        self.throttled_bytes = 0
 
     def fill(self, wanted: Sequence[ReadRow]) -> tuple[FetchPartitionResponse, ...]:
         """The rows of the answer."""
@@ -55,6 +57,8 @@ class FetchFill:
                 error_code, records = read
                 self._is_first = self._is_first and not records
                 self._left -= min(self._left, len(records))
+                if row.is_throttled:
+                    self.throttled_bytes += len(records)
             diverging = row.diverging
             rows.append(
                 FetchPartitionResponse(

@@ -21,6 +21,7 @@ from holdfast.broker.core.events import (
 from holdfast.broker.core.replicas.divergence import Refusal
 from holdfast.broker.core.replicas.leadership import Proposal
 from holdfast.broker.core.replicas.partition import Partition
+from holdfast.broker.core.replicas.replication_quota import ReplicationQuota
 from holdfast.broker.core.requests.fetch_session import (
     HIGH_WATERMARK_LINGER_MS,
     FollowerSession,
@@ -94,9 +95,15 @@ class FetchPath:
     """All fetches of a broker."""
 
     def __init__(
-        self, partitions: Mapping[PartitionId, Partition], purgatory_limit: int, answer_max_bytes: int
+        self,
+        partitions: Mapping[PartitionId, Partition],
+        purgatory_limit: int,
+        answer_max_bytes: int,
+        quota: ReplicationQuota,
     ) -> None:
         self._partitions = partitions
+        #: of what this broker sends to followers
+        self.quota = quota
         self._answer_max_bytes = answer_max_bytes
         self._purgatory: FetchPurgatory[PartitionId] = FetchPurgatory(purgatory_limit)
         self._sessions: FollowerSessions[PartitionId] = FollowerSessions()
@@ -282,11 +289,13 @@ class FetchPath:
     def _answer_session(self, session: FollowerSession[PartitionId], now_ms: int) -> Effect:
         """Answer with everything due that has room; the rest stays due for the next request. Sizes are
         estimates: what turns out too large when it is read comes back through `left_out`."""
+        self._hold_back(session, now_ms)
         reply_to, session.parked = session.parked, None
         session.quiet_since_ms = now_ms
         assert reply_to is not None
         rows: list[ReadRow] = []
         left = session.max_bytes
+        throttled_left = self.quota.request_bytes_max
         for due in list(session.due_rows.values()):
             if left <= 0 or len(rows) == ANSWER_ROWS_MAX:
                 break
@@ -294,6 +303,12 @@ class FetchPath:
             if row is None:  # the log was truncated or the row answered meanwhile: nothing is due
                 session.due_rows.pop(due.key, None)
                 continue
+            if row.max_bytes and self.quota.is_on and self._counts(due.key):
+                row = row._replace(is_throttled=True)
+                if self._may_wait(due):
+                    if throttled_left <= 0:
+                        continue  # others share this answer
+                    row = row._replace(max_bytes=min(row.max_bytes, throttled_left))
             rows.append(row)
             if row.max_bytes:
                 sizes = self._sizes.get(due.key)
@@ -301,6 +316,8 @@ class FetchPath:
                     UNKNOWN_SIZE_BYTES if sizes is None else sizes.between(row.fetch_offset, row.end_offset)
                 )
                 left -= min(size, row.max_bytes)
+                if row.is_throttled:
+                    throttled_left -= min(size, row.max_bytes)
             # The follower takes no high watermark from a diverging answer (R82), nor from an error.
             is_taken = row.diverging is None and row.error_code == ErrorCode.NONE
             due.sent_high_watermark = row.high_watermark if is_taken else -1
@@ -316,6 +333,54 @@ class FetchPath:
                 rows.append(_leader_row(partition, quiet, 0))
                 quiet.sent_high_watermark = partition.high_watermark
         return AnswerFetch(reply_to, tuple(rows), session.max_bytes, session)
+
+    # --- the throttle --------------------------------------------------------------------------------------
+
+    def _counts(self, key: PartitionId) -> bool:
+        """Bytes of this partition count for the throttle."""
+        partition = self._partitions.get(key)
+        return partition is not None and self.quota.is_throttled(partition.topic_name, key.partition_index)
+
+    def _may_wait(self, row: SessionRow[PartitionId]) -> bool:
+        """The follower is not in sync, and so holds back no write."""
+        partition = self._partitions.get(row.key)
+        return (
+            partition is not None
+            and partition.leadership is not None
+            and row.session.replica_id not in partition.leadership.maximal_isr
+        )
+
+    def _hold_back(self, session: FollowerSession[PartitionId], now_ms: int) -> bool:
+        """Let the session's rows with records wait that are throttled, while that rate is exceeded. Returns
+        whether any does."""
+        if not session.due_rows or not self.quota.is_exceeded(now_ms):
+            return False
+        held = [
+            row
+            for row in session.due_rows.values()
+            if self._counts(row.key)
+            and self._may_wait(row)
+            and (answer := self._follower_row(row)) is not None
+            and answer.max_bytes
+        ]
+        for row in held:
+            self._sessions.hold(row)
+        self.quota.wait_count += len(held)
+        return bool(held)
+
+    def throttled_sent(self, size_bytes: int, now_ms: int) -> None:
+        """An answer had so many bytes of throttled replicas."""
+        self.quota.count(size_bytes, now_ms)
+
+    def throttle_changed(self) -> None:
+        """Rate or replicas are others: what waits is looked at anew."""
+        self._sessions.release()
+
+    def in_sync_changed(self, key: PartitionId) -> None:
+        """A follower that is in sync now does not wait for the throttle."""
+        self._sessions.release(key)
+
+    # --- what was read -------------------------------------------------------------------------------------
 
     def rows_omitted(self, event: RowsOmitted) -> None:
         """These rows were not answered after all."""
@@ -382,11 +447,23 @@ class FetchPath:
         if not woken:
             return []
         self._sessions.woken = {}
-        return [self._answer_session(session, now_ms) for session in woken if session.parked is not None]
+        effects: list[Effect] = []
+        for session in woken:
+            if session.parked is None:
+                continue
+            is_due = session.due_ms <= now_ms
+            if self._hold_back(session, now_ms) and not (
+                session.due_rows or session.watermark_rows or is_due
+            ):
+                continue  # nothing is left to be told now
+            effects.append(self._answer_session(session, now_ms))
+        return effects
 
     def expire(self, now_ms: int) -> list[Effect]:
         """Answer the consumers that have waited long enough, and wake such followers' sessions."""
         self._sessions.expire(now_ms)
+        if not self.quota.is_exceeded(now_ms):
+            self._sessions.release()
         return [
             self._answer_consumer(delayed.reply_to, delayed.request)
             for delayed in self._purgatory.expire(now_ms)
@@ -394,7 +471,9 @@ class FetchPath:
 
     def next_deadline_ms(self) -> int | None:
         """When to call `expire` next."""
-        return earliest_ms(self._purgatory.next_deadline_ms(), self._sessions.next_deadline_ms())
+        resume_ms = self.quota.resume_ms if self._sessions.holds_rows else None
+        deadline_ms = earliest_ms(self._purgatory.next_deadline_ms(), self._sessions.next_deadline_ms())
+        return earliest_ms(deadline_ms, resume_ms)
 
     # --- questions about offsets -------------------------------------------------------------------------
 

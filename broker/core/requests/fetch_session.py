@@ -60,6 +60,7 @@ class FollowerSession(Generic[T]):
         "broker_epoch",
         "due_ms",
         "due_rows",
+        "held_rows",
         "max_bytes",
         "next_epoch",
         "parked",
@@ -79,6 +80,8 @@ class FollowerSession(Generic[T]):
         self.rows: dict[T, SessionRow[T]] = {}
         #: open rows with records, a diverging epoch or an error to send
         self.due_rows: dict[T, SessionRow[T]] = {}
+        #: open rows with records to send that wait for the leader's throttle
+        self.held_rows: dict[T, SessionRow[T]] = {}
         #: open rows with a new high watermark to send
         self.watermark_rows: dict[T, SessionRow[T]] = {}
         #: `reply_to` of the unanswered request, None when there is none
@@ -160,6 +163,7 @@ class FollowerSessions(Generic[T]):
         if session.rows.pop(key, None) is None:
             return
         session.due_rows.pop(key, None)
+        session.held_rows.pop(key, None)
         session.watermark_rows.pop(key, None)
         rows = self._by_key[key]
         del rows[session.replica_id]
@@ -182,7 +186,7 @@ class FollowerSessions(Generic[T]):
         rows = self._by_key.get(key)
         if rows:
             for row in rows.values():
-                if row.is_open and row.fetch_offset < log_end_offset:
+                if row.is_open and row.fetch_offset < log_end_offset and key not in row.session.held_rows:
                     self.due(row)
 
     def role_changed(self, key: T) -> None:
@@ -194,9 +198,29 @@ class FollowerSessions(Generic[T]):
     def due(self, row: SessionRow[T]) -> None:
         """Answer this row as soon as the session has a request."""
         session = row.session
+        if session.held_rows:
+            session.held_rows.pop(row.key, None)
         session.due_rows[row.key] = row
         if session.parked is not None:
             self.woken[session] = None
+
+    def hold(self, row: SessionRow[T]) -> None:
+        """Answer this row once the throttle allows it: until `release`."""
+        session = row.session
+        session.due_rows.pop(row.key, None)
+        session.held_rows[row.key] = row
+
+    def release(self, key: T | None = None) -> None:
+        """Make the held rows due, of one partition or of all."""
+        for session in self._sessions.values():
+            for row in list(session.held_rows.values()):
+                if key is None or row.key == key:
+                    self.due(row)
+
+    @property
+    def holds_rows(self) -> bool:
+        """Some row waits for the throttle."""
+        return any(session.held_rows for session in self._sessions.values())
 
     def rows_omitted(self, session: FollowerSession[T], keys: Iterable[T]) -> None:
         """The answer had no room for these: they come first in the next one, so that each has its turn."""

@@ -11,7 +11,7 @@ from holdfast.controller.core.operators.operations import DONE, AlterConfig, Ope
 from holdfast.controller.core.partitions.election import ElectionMode
 from holdfast.controller.core.partitions.replication_control import ReplicationControl
 from holdfast.metadata.broker import SUPPORTED_FEATURES
-from holdfast.metadata.configs import unknown_key_problem, value_problem
+from holdfast.metadata.configs import BROKER_DYNAMIC_KEY_BY_NAME, unknown_key_problem, value_problem
 from holdfast.metadata.describe import supported_levels
 from holdfast.metadata.describe_configs import keys_of, resource_problem
 from holdfast.metadata.image import (
@@ -29,6 +29,7 @@ from holdfast.protocol.envelope import CLIENT_ID_MAX
 from holdfast.protocol.errors import ErrorCode
 
 MIN_ISR = "min.insync.replicas"
+_KINDS = {RESOURCE_BROKER: "broker", RESOURCE_CLIENT: "client", RESOURCE_TOPIC: "topic"}
 
 
 class ConfigControl:
@@ -40,7 +41,7 @@ class ConfigControl:
 
     def resource_problem(self, image: MetadataImage, resource: ConfigResource) -> OperationResult | None:
         """Why the resource cannot be configured, or None. Errors: INVALID_REQUEST,
-        UNKNOWN_TOPIC_OR_PARTITION."""
+        UNKNOWN_TOPIC_OR_PARTITION, BROKER_ID_NOT_REGISTERED."""
         if resource[0] == RESOURCE_CLIENT:  # any id: clients are not known before they come
             if len(resource[1]) <= CLIENT_ID_MAX:
                 return None
@@ -52,7 +53,7 @@ class ConfigControl:
     def problem(self, image: MetadataImage, request: AlterConfig) -> OperationResult | None:
         """Why `alter` would refuse, or None.
 
-        Errors: INVALID_REQUEST, UNKNOWN_TOPIC_OR_PARTITION, INVALID_CONFIG.
+        Errors: INVALID_REQUEST, UNKNOWN_TOPIC_OR_PARTITION, BROKER_ID_NOT_REGISTERED, INVALID_CONFIG.
         """
         kind, owner = request.resource
         if kind == RESOURCE_BROKER and owner and request.name == MIN_ISR and image.elr_enabled:
@@ -67,6 +68,8 @@ class ConfigControl:
         text: str | None = None
         if key is None:
             text = unknown_key_problem(request.name, keys)
+        elif kind == RESOURCE_BROKER and owner and request.name not in BROKER_DYNAMIC_KEY_BY_NAME:
+            text = f"{request.name} is a value of the whole cluster; a single broker has none of its own"
         elif request.value is not None:
             text = value_problem(key, request.value)
         elif request.resource == CLUSTER_RESOURCE and request.name == MIN_ISR and image.elr_enabled:
@@ -147,7 +150,7 @@ def _name(resource: ConfigResource) -> str:
         return "default of all clients"
     if resource == CLUSTER_RESOURCE:
         return "cluster"
-    return f"{'client' if resource[0] == RESOURCE_CLIENT else 'topic'} {resource[1]}"
+    return f"{_KINDS[resource[0]]} {resource[1]}"
 
 
 def _partition_without_isr(image: MetadataImage) -> str | None:

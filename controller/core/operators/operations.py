@@ -27,9 +27,10 @@ class ElectionType(Enum):
 
 @dataclass(frozen=True, slots=True)
 class AlterConfig:
-    """Set one key of a topic, of a client or of the cluster; None removes the value."""
+    """Set one key of a topic, of a client, of a broker or of the cluster; None removes the value."""
 
-    #: `metadata.image.RESOURCE_TOPIC` or `RESOURCE_CLIENT` with a name, or `CLUSTER_RESOURCE`
+    #: `metadata.image.RESOURCE_TOPIC`, `RESOURCE_CLIENT` or `RESOURCE_BROKER` with a name, or
+    #: `CLUSTER_RESOURCE`
     resource: tuple[int, str]
     name: str
     value: str | None

@@ -75,7 +75,6 @@ _CONFIRMATIONS = (
     ErrorCode.NONE,
     ErrorCode.ELECTION_NOT_NEEDED,
     ErrorCode.NO_REASSIGNMENT_IN_PROGRESS,
-    ErrorCode.BROKER_ID_NOT_REGISTERED,
 )
 _NAMED_TWICE = OperationResult(ErrorCode.INVALID_REQUEST, "it is named twice in this request")
 _BEYOND_LIMIT = OperationResult(
@@ -120,7 +119,11 @@ class OperatorRequests:
 
     def _carry_out(self, draft: Draft, operation: Any) -> OperationResult:
         outcome = self._decide(draft, operation)
-        draft.confirms |= outcome.error_code in _CONFIRMATIONS
+        is_gone = (
+            isinstance(operation, UnregisterBroker)
+            and outcome.error_code is ErrorCode.BROKER_ID_NOT_REGISTERED
+        )
+        draft.confirms |= is_gone or outcome.error_code in _CONFIRMATIONS
         return outcome
 
     def _decide(self, draft: Draft, operation: Any) -> OperationResult:

@@ -1,7 +1,7 @@
 """DescribeConfigs, AlterConfigs and IncrementalAlterConfigs, of topics and of the cluster.
 
-Kafka asks for single brokers too. Here a broker's own values are in its file; what is dynamic counts for the
-whole cluster, so a broker is described as the cluster is.
+Kafka asks for single brokers too. Here most values of a broker are in its file, and what is dynamic counts
+for the whole cluster; a broker has its own rates of throttled replication alone.
 """
 
 from collections import Counter
@@ -35,16 +35,8 @@ _NOT_HERE = "only topics and the brokers of this cluster have configuration here
 _ALTERED = frozenset({int(ResourceType.TOPIC), int(ResourceType.BROKER)})
 #: Most values that one AlterConfigs removes: each topic that it names may have many.
 REMOVALS_MAX = 10_000
-#: Nothing is throttled here. Kafka's tools remove these after a move, whether or not they were set.
-_THROTTLES = frozenset(
-    {
-        "leader.replication.throttled.rate",
-        "follower.replication.throttled.rate",
-        "leader.replication.throttled.replicas",
-        "follower.replication.throttled.replicas",
-        "replica.alter.log.dirs.io.max.bytes.per.second",
-    }
-)
+#: Moves between log dirs are not throttled here. Kafka's tools remove this after a move, set or not.
+_NOT_THROTTLED = "replica.alter.log.dirs.io.max.bytes.per.second"
 
 
 def describe_configs(request: Request, cluster: ClusterView) -> Outcome:
@@ -81,7 +73,7 @@ def _our_resource(cluster: ClusterView, kind: int, name: str) -> tuple[int, str]
     if kind == ResourceType.TOPIC:
         return kind, name
     is_broker = not name or any(name == str(broker_id) for broker_id in cluster.image.brokers)
-    return (kind, "") if kind == ResourceType.BROKER and is_broker else None
+    return (kind, name) if kind == ResourceType.BROKER and is_broker else None
 
 
 def _described(
@@ -147,8 +139,8 @@ def alter_configs(request: Request, cluster: ClusterView) -> Outcome:
 
 
 def incremental_alter_configs(request: Request, cluster: ClusterView) -> Outcome:
-    """Changes of topics, or with an empty name of the cluster; the broker forwards them. To remove a throttle
-    succeeds, also of one broker: there are none."""
+    """Changes of topics, brokers, or with an empty name of the cluster; the broker forwards them. To remove
+    the throttle of log dirs succeeds: there is none."""
     message = request.message
     resources: list[AlterConfigsResource] = []
     done: list[AlterConfigsResult] = []
@@ -189,7 +181,7 @@ def _asked_to_alter(
 
 
 def _removes_a_throttle(config: Any) -> bool:
-    return config.config_operation == ConfigOperation.DELETE and config.name in _THROTTLES
+    return bool(config.config_operation == ConfigOperation.DELETE and config.name == _NOT_THROTTLED)
 
 
 def _altered(row: Any, code: int, text: str | None) -> Fields:

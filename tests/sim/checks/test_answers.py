@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
+from holdfast.broker.core.byte_rate import RateWindows
 from holdfast.broker.core.events import AnswerFetch, AppendResult, ReadRow
+from holdfast.broker.core.replicas.replication_quota import ReplicationQuota
 from holdfast.broker.core.requests.fetch_path import FetchPath
 from holdfast.broker.core.requests.producer_ids import EPOCH_MAX, ProducerIds
 from holdfast.broker.core.requests.purgatory import DelayedFetch, DelayedProduce, ProducePurgatory, WaitingRow
@@ -149,7 +151,7 @@ def granted(producer_id: int, producer_epoch: int) -> InitProducerIdResponse:
 
 def with_core(view: ReplicaView, *, is_settling_due: bool = False) -> FetchPath:
     """A broker that answers fetches and questions for this replica."""
-    path = FetchPath({view.replica.key: view.replica}, 10, 1000)
+    path = FetchPath({view.replica.key: view.replica}, 10, 1000, ReplicationQuota(1, RateWindows(11, 1000)))
     server = SimpleNamespace(pump=SimpleNamespace(is_settling_due=is_settling_due))
     node: Any = SimpleNamespace(core=SimpleNamespace(fetch_path=path), server=server)
     view.broker.node = node

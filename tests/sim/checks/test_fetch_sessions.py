@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
+from holdfast.broker.core.byte_rate import RateWindows
 from holdfast.broker.core.replicas.fetcher import RowState
+from holdfast.broker.core.replicas.replication_quota import ReplicationQuota
 from holdfast.broker.core.requests.fetch_path import FetchPath
 from holdfast.broker.core.requests.fetch_session import FollowerSession
 from holdfast.metadata.ids import PartitionId
@@ -36,7 +38,7 @@ def test_an_overtaken_session_is_not_opened_a15(
 
 
 def _path_of(view: Any) -> FetchPath:
-    path = FetchPath({view.replica.key: view.replica}, 10, 1000)
+    path = FetchPath({view.replica.key: view.replica}, 10, 1000, ReplicationQuota(1, RateWindows(11, 1000)))
     view.broker.node = SimpleNamespace(core=SimpleNamespace(fetch_path=path))
     view.broker.state = State.RUNNING
     return path

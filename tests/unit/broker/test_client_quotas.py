@@ -2,8 +2,9 @@
 
 import pytest
 
+from holdfast.broker.core.byte_rate import ByteRate, RateWindows
 from holdfast.broker.core.requests import client_quotas
-from holdfast.broker.core.requests.client_quotas import ByteRateQuota, ClientQuotas, ClientRate, RateWindows
+from holdfast.broker.core.requests.client_quotas import ByteRateQuota, ClientQuotas
 
 KAFKAS = RateWindows(11, 1_000)
 
@@ -40,7 +41,7 @@ def test_a_client_rests_until_its_rate_is_back_at_the_limit(
     counted: list[tuple[int, int]], rest_ms: int
 ) -> None:
     """1000 bytes a second, 11 windows of a second, as Kafka measures it."""
-    rate = ClientRate()
+    rate = ByteRate()
     rests = [rate.count(size, 1_000, KAFKAS, now_ms) for now_ms, size in counted]
     assert rests[-1] == rest_ms
 
@@ -52,7 +53,7 @@ def test_a_client_rests_until_its_rate_is_back_at_the_limit(
 def test_the_windows_say_how_much_may_come_at_once(
     windows: RateWindows, size_bytes: int, rest_ms: int
 ) -> None:
-    assert ClientRate().count(size_bytes, 1_000, windows, 0) == rest_ms
+    assert ByteRate().count(size_bytes, 1_000, windows, 0) == rest_ms
 
 
 def test_no_rest_is_longer_than_all_windows_nor_than_a_minute() -> None:

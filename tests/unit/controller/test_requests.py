@@ -258,10 +258,10 @@ def configs(
         (TOPIC, ("retention.ms", 7, "1"), "INVALID_REQUEST", "expected 0 (set) or 1 (delete)"),
         (TOPIC, ("retention.ms", ConfigOperation.APPEND, "1"), "INVALID_REQUEST", "is not a list"),
         ((RESOURCE_TOPIC, "x"), ("retention.ms", SET, "1"), "UNKNOWN_TOPIC_OR_PARTITION", "no topic x"),
-        ((RESOURCE_BROKER, "1"), ("log.retention.ms", SET, "1"), "INVALID_REQUEST", "a node's file"),
+        ((RESOURCE_BROKER, "1"), ("min.insync.replicas", SET, "1"), "INVALID_CONFIG", "cluster"),
         # F14
         (CLUSTER_RESOURCE, ("min.insync.replicas", DELETE, None), "INVALID_CONFIG", "cannot be removed"),
-        ((9, "t"), ("retention.ms", SET, "1"), "INVALID_REQUEST", "only topics and the cluster"),
+        ((9, "t"), ("retention.ms", SET, "1"), "INVALID_REQUEST", "only topics, brokers and"),
     ],
 )
 def test_one_bad_change_leaves_all_of_its_resource_as_it_was(
@@ -284,7 +284,7 @@ def test_one_brokers_min_isr_is_refused_in_favour_of_the_clusters(quorum: Quorum
     assert "set the cluster's" in row.error_message
     downgrade = FeatureUpdate(ELR_FEATURE, 0, UpgradeType.SAFE_DOWNGRADE)
     quorum.request(UpdateFeaturesRequest(0, False, (downgrade,)))
-    assert names(quorum.request(request).responses) == ["INVALID_REQUEST"]
+    assert names(quorum.request(request).responses) == ["INVALID_CONFIG"]
 
 
 def test_a_resource_that_does_not_exist_is_told_also_without_changes(quorum: Quorum) -> None:

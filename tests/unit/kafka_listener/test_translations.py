@@ -653,15 +653,13 @@ def altered(*resources: tuple[int, str, int, str]) -> Any:
     return TRANSLATIONS[KafkaApi.INCREMENTAL_ALTER_CONFIGS](request, VIEW)
 
 
-def test_to_remove_a_throttle_succeeds_where_nothing_can_be_throttled() -> None:
+def test_to_remove_the_throttle_of_log_dirs_succeeds_though_there_is_none() -> None:
     """Kafka's tool removes them from all brokers and topics once a reassignment is complete."""
     topic, broker, delete = 2, 4, 1
-    rate, replicas = "leader.replication.throttled.rate", "leader.replication.throttled.replicas"
+    rate = "replica.alter.log.dirs.io.max.bytes.per.second"
     alone = altered((broker, "1", delete, rate))
     assert [(row["resource_name"], row["error_code"]) for row in alone["responses"]] == [("1", 0)]
-    mixed = altered(
-        (broker, "1", delete, rate), (topic, "t", delete, replicas), (broker, "2", delete, "other")
-    )
+    mixed = altered((broker, "1", delete, rate), (topic, "t", delete, rate), (broker, "2", delete, "other"))
     question = mixed.message
     assert isinstance(question, IncrementalAlterConfigsRequest)
     assert [(row.resource_name, len(row.configs)) for row in question.resources] == [("t", 0), ("2", 1)]
@@ -732,9 +730,10 @@ def test_a_number_that_is_ours_is_no_resource_of_a_kafka_client(api: KafkaApi) -
     assert [row["error_code"] for row in answer["responses"]] == [ErrorCode.INVALID_REQUEST]
 
 
-def test_to_set_a_throttle_is_the_controllers_to_refuse() -> None:
-    question = altered((4, "1", 0, "leader.replication.throttled.rate")).message
-    assert len(question.resources[0].configs) == 1
+def test_throttles_are_the_controllers_to_set_and_to_remove() -> None:
+    rate = "leader.replication.throttled.rate"
+    question = altered((4, "1", 0, rate), (4, "2", 1, rate)).message
+    assert [(row.resource_name, len(row.configs)) for row in question.resources] == [("1", 1), ("2", 1)]
 
 
 def test_log_dirs_have_the_sizes_of_their_partitions() -> None:

@@ -114,7 +114,9 @@ def test_booleans_are_written_as_they_are_read() -> None:
     ("resource", "names", "error", "says"),
     [
         ((RESOURCE_TOPIC, "x"), (), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no topic x"),
-        ((4, "1"), (), ErrorCode.INVALID_REQUEST, "only topics and the cluster"),
+        ((4, "9"), (), ErrorCode.BROKER_ID_NOT_REGISTERED, "broker 9 is not registered"),
+        ((4, "x"), (), ErrorCode.BROKER_ID_NOT_REGISTERED, "broker x is not registered"),
+        ((3, "1"), (), ErrorCode.INVALID_REQUEST, "only topics, brokers and the cluster"),
         (TOPIC, ("min.insync.replica",), ErrorCode.INVALID_CONFIG, "did you mean min.insync.replicas?"),
         (CLUSTER_RESOURCE, (MIN_ISR, "retention.ms"), ErrorCode.INVALID_CONFIG, "retention.ms"),
     ],

@@ -1,0 +1,182 @@
+"""Throttled replicas: those that are not in sync are sent and fetched within the rate, others never wait."""
+
+import pytest
+
+from holdfast.broker.core.byte_rate import RateWindows
+from holdfast.broker.core.events import ThrottledSent
+from holdfast.broker.core.replicas.replication_quota import ReplicationQuota
+from holdfast.metadata.config_keys import LONG_MAX
+from holdfast.metadata.records import ConfigRecord, MetadataRecord, RemoveTopicRecord
+from tests.unit.broker.core_harness import TOPIC, CoreHarness, batch, change, fetched_batch, partition
+from tests.unit.broker.test_fetcher import answer, row, take
+
+RATE, REPLICAS = "leader.replication.throttled.rate", "leader.replication.throttled.replicas"
+FOLLOWER_RATE = "follower.replication.throttled.rate"
+FOLLOWER_REPLICAS = "follower.replication.throttled.replicas"
+
+
+def quota(limit: int, *replicas: str) -> ReplicationQuota:
+    made = ReplicationQuota(1, RateWindows(11, 1_000))
+    made.set_replicas("t", replicas)
+    made.set_rate(limit, 0)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("replicas", "throttled"),
+    [(("*",), {0, 1, 2}), (("0:1", "1:2", "2:1"), {0, 2}), (("0:2",), set()), ((), set())],
+)
+def test_the_replicas_of_this_broker_are_throttled(replicas: tuple[str, ...], throttled: set[int]) -> None:
+    one = quota(1_000, *replicas)
+    assert {index for index in range(3) if one.is_throttled("t", index)} == throttled
+    assert one.is_on == bool(throttled)
+    assert not one.is_throttled("u", 0)
+
+
+def test_a_large_batch_at_a_small_rate_makes_a_wait_longer_than_all_windows() -> None:
+    one = quota(1_000, "*")
+    one.count(100_000, 0)
+    assert one.resume_ms == 90_000
+    one.count(1, 20_000)
+    assert one.resume_ms == 90_000
+
+
+def test_a_higher_rate_ends_the_wait() -> None:
+    one = quota(1_000, "*")
+    one.count(100_000, 0)
+    one.set_rate(100_000, 5)
+    assert not one.is_exceeded(5)
+    one.set_rate(LONG_MAX, 6)
+    assert not one.is_on
+
+
+def leader(isr: tuple[int, ...]) -> CoreHarness:
+    """Broker 1 leads, its throttled bytes are far above the rate."""
+    harness = CoreHarness().join(partition(1, isr))
+    harness.metadata(ConfigRecord(4, "1", RATE, "1000"), harness.topic_config(REPLICAS, "0:1"))
+    harness.post(ThrottledSent(20_000))
+    return harness
+
+
+def test_a_follower_that_is_not_in_sync_waits_until_the_rate_is_back_at_the_limit() -> None:
+    harness = leader((1, 3))
+    harness.produce(batch(3), acks=1)
+    name = harness.fetch(2, 0, wait_ms=20_000)
+    assert name not in harness.answers
+    harness.tick(9_999)
+    assert name not in harness.answers
+    harness.tick(1)
+    assert harness.fetch_rows(name) == [("NONE", 0, 0, 3)]
+
+
+def test_a_follower_in_sync_does_not_wait() -> None:
+    harness = leader((1, 2, 3))
+    harness.produce(batch(3), acks=1)
+    assert harness.fetch_rows(harness.fetch(2, 0)) == [("NONE", 0, 0, 3)]
+
+
+@pytest.mark.parametrize(
+    "change", [ConfigRecord(4, "1", RATE, None), ConfigRecord(2, "t", REPLICAS, None)], ids=str
+)
+def test_a_throttle_that_is_removed_holds_back_no_follower(change: ConfigRecord) -> None:
+    harness = leader((1, 3))
+    harness.produce(batch(3), acks=1)
+    name = harness.fetch(2, 0, wait_ms=20_000)
+    assert name not in harness.answers
+    harness.metadata(change)
+    assert harness.fetch_rows(name) == [("NONE", 0, 0, 3)]
+
+
+def test_a_follower_that_joins_waits_no_longer() -> None:
+    """The leader counts it for the high watermark as soon as it proposes it."""
+    harness = leader((1, 3))
+    name = harness.fetch(2, 0, wait_ms=20_000)
+    harness.produce(batch(3), acks=1)
+    assert harness.fetch_rows(name) == [("NONE", 0, 0, 3)]
+
+
+def test_others_of_the_same_session_do_not_wait() -> None:
+    harness = CoreHarness().join(partition(1, (1, 3)), partition(1, (1, 3), index=1))
+    harness.metadata(ConfigRecord(4, "1", RATE, "1000"), harness.topic_config(REPLICAS, "1:1"))
+    harness.post(ThrottledSent(20_000))
+    harness.produce(batch(3), acks=1, index=1)
+    harness.produce(batch(3), acks=1)
+    assert harness.fetch_rows(harness.fetch(2, 0)) == [("NONE", 0, 0, 3)]
+
+
+# --- the follower's side ---------------------------------------------------------------------------------
+
+
+def follower(isr: tuple[int, ...], high_watermark: int = 9_000) -> CoreHarness:
+    """Broker 1 follows broker 2 in two partitions, and has fetched far above the rate of the first one."""
+    harness = CoreHarness().join(
+        partition(2, isr, leader_epoch=5), partition(2, (2, 3), leader_epoch=5, index=1)
+    )
+    harness.metadata(
+        ConfigRecord(4, "", FOLLOWER_RATE, "1000"), harness.topic_config(FOLLOWER_REPLICAS, "0:1")
+    )
+    (sent,) = (
+        one for one in harness.fetches if any(not row.partition_index for row in one.request.partitions)
+    )
+    harness.fetches.clear()
+    answer(harness, sent, row(fetched_batch(0, 3_000, 5), high_watermark=high_watermark, end=9_000))
+    return harness
+
+
+def listed(harness: CoreHarness) -> list[tuple[int, int]]:
+    """(partition, offset) of each row that was asked for since the last look."""
+    sent, harness.fetches = harness.fetches, []
+    return [(row.partition_index, row.fetch_offset) for one in sent for row in one.request.partitions]
+
+
+def test_a_replica_that_is_not_in_sync_fetches_on_once_the_rate_is_back_at_the_limit() -> None:
+    harness = follower((2, 3))
+    assert listed(harness) == []
+    wait_ms = harness.core.fetchers.quota.resume_ms - harness.now_ms
+    assert harness.core.fetchers.next_deadline_ms() == harness.now_ms + wait_ms
+    harness.tick(wait_ms - 1)
+    assert harness.fetches == []
+    harness.tick(1)
+    (again,) = take(harness).request.partitions
+    assert (again.fetch_offset, again.max_bytes) == (3_000, 1_000)
+
+
+def test_others_of_the_same_leader_are_fetched_meanwhile() -> None:
+    harness = follower((2, 3))
+    sent = take(harness)
+    answer(harness, sent, row(fetched_batch(0, 4, 5), high_watermark=4, end=4, index=1))
+    assert listed(harness) == [(1, 4)]
+
+
+@pytest.mark.parametrize(
+    ("isr", "high_watermark"),
+    [((1, 2, 3), 9_000), ((2, 3), 3_000)],
+    ids=["in the ISR", "perhaps in the one that the leader proposes"],
+)
+def test_a_replica_that_a_write_may_wait_for_fetches_on_at_once(
+    isr: tuple[int, ...], high_watermark: int
+) -> None:
+    assert listed(follower(isr, high_watermark)) == [(0, 3_000)]
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        change(isr=(1, 2, 3)),
+        ConfigRecord(4, "", FOLLOWER_RATE, None),
+        ConfigRecord(4, "1", FOLLOWER_RATE, "1000000"),
+        ConfigRecord(2, "t", FOLLOWER_REPLICAS, "1:1"),
+    ],
+    ids=["in sync", "any rate", "a higher rate", "other replicas"],
+)
+def test_what_ends_the_wait_of_a_replica(record: MetadataRecord) -> None:
+    harness = follower((2, 3))
+    take(harness)
+    harness.metadata(record)
+    assert listed(harness) == [(0, 3_000)]
+
+
+def test_the_throttles_of_a_deleted_topic_go_with_it() -> None:
+    harness = follower((2, 3))
+    harness.metadata(RemoveTopicRecord(TOPIC))
+    assert not harness.core.fetchers.quota.is_on
