@@ -1,6 +1,6 @@
 """`holdfast reassign-partitions`: moves partitions to other brokers, Kafka's options and lines.
 
-Moves are not throttled, and brokers choose the log dir: options about either are accepted and warn.
+Brokers choose the log dir: options about that are accepted and warn.
 """
 
 from collections.abc import Mapping
@@ -26,6 +26,7 @@ from holdfast.cli.partition_files import (
     reassignment_text,
 )
 from holdfast.cli.reassignment_plan import Assignment, CannotPropose, MoveProgress, propose, verify
+from holdfast.cli.reassignment_throttle import remove_throttles, throttle_moves, throttled_moves
 from holdfast.client.admin_partitions import Reassignment
 from holdfast.client.core.errors import RowError
 from holdfast.protocol.errors import ErrorCode
@@ -45,7 +46,7 @@ _ACTIONS_OF: dict[str, tuple[str, ...]] = {
     "replica_alter_log_dirs_throttle": ("execute",),
     "preserve_throttles": ("verify", "cancel"),
 }
-_NO_EFFECT = ("throttle", "replica_alter_log_dirs_throttle", "preserve_throttles", "timeout")
+_NO_EFFECT = ("replica_alter_log_dirs_throttle", "timeout")
 _NEEDED = {
     "generate": ("topics_to_move_json_file", "broker_list"),
     "execute": ("reassignment_json_file",),
@@ -57,6 +58,10 @@ _EXISTING = (
     "Cannot execute because there is an existing partition assignment.  Use --additional to override this "
     "and create a new partition assignment in addition to the existing one. The --additional flag can also "
     "be used to change the throttle by resubmitting the current reassignment."
+)
+_VERIFY_PERIODICALLY = (
+    "Warning: You must run --verify periodically, until the reassignment completes, to ensure the throttle "
+    "is removed."
 )
 _POLL_MS = 500
 #: Nothing moves and not all is complete for so long: it will not be.
@@ -81,9 +86,13 @@ _STANDSTILL_MS = 3_000
     "--disallow-replication-factor-change", is_flag=True, help="--execute: refuse longer and shorter lists."
 )
 @click.option("--wait", is_flag=True, help="Return when nothing of it moves any more, or after --timeout-ms.")
-@click.option("--throttle", type=click.IntRange(-1), help="No effect: moves are not throttled.")
+@click.option(
+    "--throttle", type=click.IntRange(-1), help="--execute: bytes a second at each broker; -1 for any."
+)
 @click.option("--replica-alter-log-dirs-throttle", type=click.IntRange(-1), help="No effect.")
-@click.option("--preserve-throttles", is_flag=True, help="No effect: there are no throttles.")
+@click.option(
+    "--preserve-throttles", is_flag=True, help="--verify, --cancel: leave the throttles as they are."
+)
 @click.option("--timeout", type=click.IntRange(0), help="No effect: brokers choose the log dir.")
 @output
 def command(actions: tuple[str, ...], **given: Any) -> None:
@@ -108,8 +117,12 @@ def command(actions: tuple[str, ...], **given: Any) -> None:
             await _execute(session, wanted, given, text)
         elif action == "verify":
             await _verify(session, wanted, text, waits=given["wait"])
+            if not given["preserve_throttles"]:
+                await _remove_throttles_at_end(session, wanted, text)
         elif action == "cancel":
             await _cancel(session, wanted, text)
+            if not given["preserve_throttles"] and not answer.errors:
+                await remove_throttles(session, _topics(wanted), text)
         else:
             moving = await session.admin.list_partition_reassignments(timeout_ms=session.timeout_ms)
             session.answer.data = [_moving_json(*move) for move in sorted(moving.items())]
@@ -126,6 +139,8 @@ def _checked(actions: tuple[str, ...], given: Mapping[str, Any]) -> str:
         if given[name] is None:
             raise click.UsageError(f"--{action} needs --{name.replace('_', '-')}")
     refuse_strangers(action, given, _ACTIONS_OF)
+    if given["throttle"] == 0:
+        raise click.UsageError("--throttle 0: nothing would move; at least 1 byte a second, or -1 for any")
     for name in _NO_EFFECT:
         if given[name] not in (None, False):
             click.echo(f"warning: --{name.replace('_', '-')} has no effect here", err=True)
@@ -207,19 +222,33 @@ async def _execute(
         "",
         "Save this to use as the --reassignment-json-file option during rollback",
     ]
+    rate = given["throttle"] or -1
+    if rate > 0:
+        await throttle_moves(session, throttled_moves(wanted, before, moving), rate)
+        if session.answer.errors:
+            return
+        text += [_VERIFY_PERIODICALLY, f"The inter-broker throttle limit was set to {rate} B/s"]
     rows = await session.admin.alter_partition_reassignments(
         wanted,
         allow_replication_factor_change=not given["disallow_replication_factor_change"],
         timeout_ms=session.timeout_ms,
     )
     begun = _sorted_out(session.answer, rows)
-    session.answer.data = {"before": _rows(before), "started": [partition._asdict() for partition in begun]}
+    session.answer.data = {
+        "before": _rows(before),
+        "throttle": rate if rate > 0 else None,
+        "started": [partition._asdict() for partition in begun],
+    }
     if begun:
         plural = "" if len(begun) == 1 else "s"
         names = ",".join(map(partition_name, begun))
         text.append(f"Successfully started partition reassignment{plural} for {names}")
+    if rate > 0 and not begun and not moving:
+        await remove_throttles(session, _topics(wanted), text)
     if given["wait"]:
         await wait_for_moves(session, {partition: wanted[partition] for partition in begun}, text)
+        if rate > 0:
+            await _remove_throttles_at_end(session, wanted, text)
 
 
 async def _verify(session: AdminSession, wanted: Assignment, text: list[str], *, waits: bool) -> None:
@@ -275,6 +304,14 @@ async def wait_for_moves(session: AdminSession, wanted: Assignment, text: list[s
                 row_refused(session.answer, RowError(ErrorCode.REQUEST_TIMED_OUT, patience), partition)
             return
         await session.clock.sleep(_POLL_MS)
+
+
+async def _remove_throttles_at_end(session: AdminSession, wanted: Assignment, text: list[str]) -> None:
+    """Once all is where it should be and nothing else moves in the cluster: which moves the rate of a broker
+    is for cannot be told. What neither moves nor is complete may be about to move."""
+    moving = await session.admin.list_partition_reassignments(timeout_ms=session.timeout_ms)
+    if not moving and not session.answer.errors:
+        await remove_throttles(session, _topics(wanted), text)
 
 
 async def _cancel(session: AdminSession, wanted: Assignment, text: list[str]) -> None:

@@ -236,6 +236,42 @@ def test_partitions_move_there_and_back_and_a_move_can_be_cancelled(tools: Tools
     assert tools.wait("moved", all_in_sync)[0]["replicas"] == [1, 2]
 
 
+def test_a_throttled_move_ends_when_it_may_and_holds_back_nothing_else(tools: Tools, tmp_path: Path) -> None:
+    """At a byte a second the first batch is followed by none for the length of this test."""
+    tools.create("slow", "1:2")
+    tools.create("free", "1:2")
+    tools.wait("slow", all_in_sync)
+    lines = "".join(f"{number}\n" for number in range(500))
+    produce = ("console-producer", "--topic", "slow")
+    for _ in range(3):  # a batch or more each
+        tools.run(*produce, text=lines)
+    slow, free = (["--reassignment-json-file", str(tmp_path / name)] for name in ("slow", "free"))
+    for name in ("slow", "free"):
+        rows = [{"topic": name, "partition": 0, "replicas": [1, 3]}]
+        (tmp_path / name).write_text(json.dumps({"partitions": rows}))
+    execute, verify = ("reassign-partitions", "--execute"), ("reassign-partitions", "--verify")
+    begun = tools.run(*execute, *slow, "--throttle", "1").out.splitlines()
+    assert begun[-2:] == [
+        "The inter-broker throttle limit was set to 1 B/s",
+        "Successfully started partition reassignment for slow-0",
+    ]
+    # the same leader, the same follower: neither replicas in sync nor other moves wait
+    tools.run(*produce, text=lines)
+    tools.run(*execute, *free, "--additional", "--wait")
+    progress = tools.run(*verify, *slow).out.splitlines()[1:]
+    assert progress == ["Reassignment of partition slow-0 is still in progress."]
+    rates = ("configs", "--describe", "--entity-type", "brokers", "--entity-name", "3")
+    assert "follower.replication.throttled.rate=1 " in tools.run(*rates).out
+    ended = tools.run(*execute, *slow, "--additional", "--wait", "--throttle", "100000000").out.splitlines()
+    assert ended[-3:] == [
+        "Reassignment of partition slow-0 is completed.",
+        "Clearing broker-level throttles on brokers 1,2,3",
+        "Clearing topic-level throttles on topic slow",
+    ]
+    assert "throttled" not in tools.run(*rates).out
+    assert tools.partitions("slow")[0]["replicas"] == [1, 3]
+
+
 def test_leadership_goes_to_the_preferred_and_to_the_designated_replica(tools: Tools, tmp_path: Path) -> None:
     """R17, R18: min ISR 1, so that the last member of the ISR is the only one that is complete."""
     tools.create("elected", "1:2", min_isr=1)

@@ -182,9 +182,16 @@ def test_replicas_are_moved_and_the_preferred_ones_elected(
     plan = tmp_path / "plan.json"
     plan.write_text(json.dumps({"version": 1, "partitions": moves}))
     command, file = "reassign.ReassignPartitionsCommand", ("--reassignment-json-file", str(plan))
-    assert "Successfully started" in tools.succeeds(command, *file, "--execute").out
+    begun = tools.succeeds(command, *file, "--execute", "--throttle", "100000000").out
+    assert "limit was set to 100000000 B/s" in begun
+    assert "Successfully started" in begun
+    entity = ("--entity-type", "brokers", "--entity-name", "2")
+    throttled = tools.succeeds("ConfigCommand", "--describe", *entity).out
+    assert "DYNAMIC_BROKER_CONFIG:leader.replication.throttled.rate=100000000" in throttled
     verified = tools.succeeds(command, *file, "--verify").out
     assert verified.count("is completed.") == 3
+    for one in (entity, ("--entity-type", "topics", "--entity-name", topic)):
+        assert "throttled" not in tools.succeeds("ConfigCommand", "--describe", *one).out
     assert tools.succeeds(command, "--list").out.strip() == "No partition reassignments found."
 
     tools.succeeds("LeaderElectionCommand", "--election-type", "preferred", "--all-topic-partitions")

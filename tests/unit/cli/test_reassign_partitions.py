@@ -13,7 +13,9 @@ from holdfast.cli.admin_session import AdminSession
 from holdfast.cli.options import CommandAnswer
 from holdfast.cli.reassign_partitions import wait_for_moves
 from holdfast.cli.reassignment_plan import CannotPropose, MoveProgress, propose, verify
+from holdfast.cli.reassignment_throttle import throttled_moves
 from holdfast.client.admin import Admin
+from holdfast.client.admin_configs import ConfigEntry, Resource
 from holdfast.client.admin_partitions import Reassignment
 from holdfast.client.core.errors import RowError
 from holdfast.protocol.errors import ErrorCode
@@ -219,18 +221,147 @@ def test_verify_tells_progress_and_fails_only_where_nothing_moves(
 ) -> None:
     words = ("reassign-partitions", "--verify", "--reassignment-json-file", move)
     admin.add(topic(led(2, (2, 3), replicas=(2, 3))))
-    result = holdfast(*words, "--preserve-throttles")
+    result = holdfast(*words)
     assert result.exit_code == 0
     assert result.stdout.splitlines() == [
         "Status of partition reassignment:",
         "Reassignment of partition t-0 is completed.",
     ]
-    assert result.stderr == "warning: --preserve-throttles has no effect here\n"
     admin.moving[T0] = Reassignment((2, 3, 1), (3,), (1,))
     assert holdfast(*words).exit_code == 0
     admin.moving.clear()
     admin.add(topic(led(1, (1, 2), replicas=(1, 2))))
     assert holdfast(*words).exit_code == 1
+
+
+# --- the throttle ----------------------------------------------------------------------------------------
+
+RATES: dict[str, str | None] = {
+    "leader.replication.throttled.rate": "5000",
+    "follower.replication.throttled.rate": "5000",
+}
+LEADERS, FOLLOWERS = "leader.replication.throttled.replicas", "follower.replication.throttled.replicas"
+
+
+def test_a_throttle_is_set_before_anything_moves(holdfast: Run, admin: FakeAdmin, move: str) -> None:
+    """At the brokers with a replica of it, for those that send and those that are added."""
+    admin.cluster = cluster(4)
+    admin.add(topic(led(1, (1, 2), replicas=(1, 2))))
+    words = ("reassign-partitions", "--execute", "--reassignment-json-file", move, "--throttle", "5000")
+    result = holdfast(*words)
+    assert result.exit_code == 0
+    assert result.stdout.splitlines()[-3:] == [
+        "Warning: You must run --verify periodically, until the reassignment completes, to ensure the "
+        "throttle is removed.",
+        "The inter-broker throttle limit was set to 5000 B/s",
+        "Successfully started partition reassignment for t-0",
+    ]
+    changes: dict[Resource, dict[str, str | None]] = {
+        Resource.topic("t"): {LEADERS: "0:1,0:2", FOLLOWERS: "0:3"},
+        **{Resource.broker(broker_id): RATES for broker_id in (1, 2, 3)},
+    }
+    assert admin.asked == [
+        ("alter_configs", changes),
+        ("alter_partition_reassignments", {T0: (2, 3)}, True),
+    ]
+
+
+def test_moves_that_are_under_way_are_throttled_too() -> None:
+    moving = {
+        T0: Reassignment((4, 1, 2), (4,), (1, 2)),
+        T1: Reassignment((1, 2), (2,), ()),
+        TopicPartition("u", 10): Reassignment((1, 12), (12,), (1,)),
+    }
+    assert throttled_moves({T0: (2, 3)}, {T0: (1, 2)}, moving) == {
+        Resource.topic("t"): {LEADERS: "0:1,0:2,1:1", FOLLOWERS: "0:3,1:2"},
+        Resource.topic("u"): {LEADERS: "10:1", FOLLOWERS: "10:12"},
+    }
+
+
+def test_nothing_moves_when_the_throttle_is_refused(holdfast: Run, admin: FakeAdmin, move: str) -> None:
+    admin.add(topic(led(1, (1, 2), replicas=(1, 2))))
+    admin.row_errors[Resource.broker(3)] = RowError(ErrorCode.INVALID_CONFIG, "not known")
+    words = ("reassign-partitions", "--execute", "--reassignment-json-file", move)
+    result = holdfast(*words, "--throttle", "5000")
+    assert (result.exit_code, result.stderr) == (1, "error: broker 3: INVALID_CONFIG: not known\n")
+    assert [call for call, *_ in admin.asked] == ["alter_configs"]
+    assert "at least 1 byte a second" in holdfast(*words, "--throttle", "0").stderr
+
+
+@pytest.fixture
+def throttled(admin: FakeAdmin) -> FakeAdmin:
+    """Moved to 2,3, with throttles; the cluster's own rate is no broker's."""
+    admin.add(topic(led(2, (2, 3), replicas=(2, 3))))
+
+    def entry(name: str, source: str) -> ConfigEntry:
+        return ConfigEntry(name, "7", source, None, "", "")
+
+    rate = next(iter(RATES))
+    admin.configs[Resource.topic("t")] = [entry(LEADERS, "TOPIC"), entry("retention.ms", "TOPIC")]
+    admin.configs[Resource.broker(1)] = [entry(rate, "CLUSTER")]
+    admin.configs[Resource.broker(3)] = [entry(rate, "BROKER")]
+    return admin
+
+
+REMOVED = (
+    "alter_configs",
+    {Resource.broker(3): {next(iter(RATES)): None}, Resource.topic("t"): {LEADERS: None}},
+)
+
+
+@pytest.mark.parametrize(
+    ("words", "moving", "removed"),
+    [
+        ("--verify", {}, True),
+        ("--verify --wait", {}, True),
+        ("--execute --wait --throttle 5000", {}, True),
+        ("--execute --wait", {}, False),
+        ("--verify --preserve-throttles", {}, False),
+        ("--verify", {T0: Reassignment((2, 3, 1), (3,), (1,))}, False),
+        ("--verify", {T1: Reassignment((2, 3, 1), (3,), (1,))}, False),
+        ("--cancel", {T0: Reassignment((2, 3, 1), (3,), (1,))}, True),
+        ("--cancel", {}, True),
+        ("--cancel --preserve-throttles", {T0: Reassignment((2, 3, 1), (3,), (1,))}, False),
+    ],
+)
+def test_throttles_are_removed_once_nothing_moves_or_the_move_is_cancelled(
+    holdfast: Run,
+    throttled: FakeAdmin,
+    move: str,
+    words: str,
+    moving: dict[TopicPartition, Reassignment],
+    removed: bool,
+) -> None:
+    throttled.moving = moving
+    result = holdfast("reassign-partitions", *words.split(), "--reassignment-json-file", move)
+    assert result.exit_code == 0
+    assert (REMOVED in throttled.asked) == removed
+    told = [
+        "Clearing broker-level throttles on broker 3",
+        "Clearing topic-level throttles on topic t",
+    ]
+    assert (result.stdout.splitlines()[-2:] == told) == removed
+
+
+def test_throttles_stay_while_a_partition_is_elsewhere_and_does_not_move(
+    holdfast: Run, throttled: FakeAdmin, move: str
+) -> None:
+    """The broker that answers may not have heard of the move yet."""
+    throttled.add(topic(led(1, (1, 2), replicas=(1, 2))))
+    assert holdfast("reassign-partitions", "--verify", "--reassignment-json-file", move).exit_code == 1
+    assert throttled.asked == []
+
+
+def test_a_refused_move_leaves_no_throttle(holdfast: Run, throttled: FakeAdmin, move: str) -> None:
+    throttled.row_errors[T0] = RowError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "no")
+    words = ("--execute", "--reassignment-json-file", move, "--throttle", "5000", "--output", "json")
+    body = json.loads(holdfast("reassign-partitions", *words).stdout)
+    assert throttled.asked[-1] == REMOVED
+    assert body["data"]["throttle"] == 5000
+    assert body["data"]["throttles_removed"] == {"brokers": [3], "topics": ["t"]}
+
+
+# --- waiting, cancelling, listing ------------------------------------------------------------------------
 
 
 def test_waiting_ends_when_all_is_where_it_should_be(holdfast: Run, admin: FakeAdmin, move: str) -> None:
