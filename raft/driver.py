@@ -54,7 +54,8 @@ from holdfast.raft.core.metrics import RaftMetrics, snapshot_families
 from holdfast.raft.core.node import RaftNode
 from holdfast.raft.core.quorum import START_ANEW, BadQuorumState
 from holdfast.raft.core.voter_directories import VoterDirectories
-from holdfast.raft.known_voters import check_snapshots_voters, check_voters, load_directories
+from holdfast.raft.core.voter_sets import VoterSets
+from holdfast.raft.known_voters import check_snapshots_voters, check_voters, load_voters
 from holdfast.raft.log_writer import LogWriter
 from holdfast.raft.peers import Peers
 from holdfast.raft.snapshotter import SnapshotOwner, Snapshotter, directories_of
@@ -77,6 +78,8 @@ _REPLY_APIS = (
     ApiKey.ADD_RAFT_VOTER,
     ApiKey.FETCH_SNAPSHOT,
     ApiKey.RESIGN_QUORUM_LEADER,
+    ApiKey.REMOVE_RAFT_VOTER,
+    ApiKey.UPGRADE_QUORUM,
 )
 
 _log = logging.getLogger("holdfast.raft")
@@ -159,7 +162,7 @@ class RaftDriver:
             if config.is_voter
             else None
         )
-        self._peers = Peers(runtime, config, self._post)
+        self._peers = Peers(runtime, config, self._post, self.address_of)
         self._reader = CommittedReader(log, self._deliver, self._fail, runtime.clock)
         self._snapshots = Snapshotter(runtime, config, log, self._writer, listener, self._post, self._fail)
         self._snapshots.jump_to = self._reader.jump_to
@@ -195,18 +198,22 @@ class RaftDriver:
         starts = [
             entry for entry in log.leader_epoch_cache.entries if entry.start_offset < log.log_end_offset
         ]
-        directories = VoterDirectories()
+        directories, sets = VoterDirectories(), VoterSets()
         if newest is not None:
             self._reader.jump_to(newest.id.offset)
-            check_snapshots_voters(log.folder, newest.header.voters, self._config)
             if named := directories_of(newest.header):
                 directories.append(newest.id.offset - 1, named)
-        if self._config.is_voter and starts:
-            check_voters(log, starts[-1].start_offset, self._config)
-            await load_directories(log, directories, 0 if newest is None else newest.id.offset)
+            if newest.header.voter_set:
+                sets.append(newest.id.offset - 1, newest.header.voter_set)
+            elif not state.kraft_version:
+                check_snapshots_voters(log.folder, newest.header.voters, self._config)
+        if starts and (self._config.is_voter or state.kraft_version):
+            await load_voters(log, directories, sets, 0 if newest is None else newest.id.offset)
+            if self._config.is_voter and not sets.latest:
+                check_voters(log, starts[-1].start_offset, self._config)
         shape = LogShape(starts, log.log_end_offset, log_start)
         snapshots = self._snapshots.ids
-        self._node = RaftNode(self._config, self._runtime.random, state, shape, directories, snapshots)
+        self._node = RaftNode(self._config, self._runtime.random, state, shape, directories, snapshots, sets)
         _log.info("starting with %s, log ends at %d in epoch %d", state, log.log_end_offset, shape.last_epoch)
         self.pump = self._make_pump(self._node)
         self._post(Start())
@@ -279,6 +286,16 @@ class RaftDriver:
     @property
     def is_leader(self) -> bool:
         return self._node is not None and not self._is_stopped and self._node.is_leader
+
+    def address_of(self, node_id: int) -> tuple[str, int] | None:
+        """(host, port) of a voter or the leader as this node knows it: by its log, by what peers say, by its
+        configuration (K30). None when it does not."""
+        return self._config.voters.get(node_id) if self._node is None else self._node.address_of(node_id)
+
+    @property
+    def voter_ids(self) -> tuple[int, ...]:
+        """The voters at the log's end, ascending (K30)."""
+        return tuple(sorted(self._config.voters)) if self._node is None else self._node.voter_ids
 
     @property
     def raft_epoch(self) -> int:

@@ -1,16 +1,19 @@
-"""What a metadata log says of the voters that wrote it: which they are (K12), and their directories (K8).
+"""What a metadata log says of the voters: who wrote it (K12), their directories (K8), and who they are from
+where on (K30).
 
-The set of voters cannot be changed yet. If voters were added in the configuration, the new ones could elect
-each other with empty logs, and a voter that has the log would truncate it to follow them.
+A log that names no set goes with the configuration, which must not change then. If voters were added there,
+the new ones could elect each other with empty logs, and a voter that has the log would truncate it to follow
+them.
 """
 
 from collections.abc import Collection
 
 from holdfast.protocol.record_batch import decode_records, iter_batches
 from holdfast.raft.core.config import RaftConfig
-from holdfast.raft.core.control_records import decode_leader_change, directories_in
+from holdfast.raft.core.control_records import decode_leader_change, voter_news_in
 from holdfast.raft.core.quorum import BadQuorumState
 from holdfast.raft.core.voter_directories import VoterDirectories
+from holdfast.raft.core.voter_sets import VoterSets
 from holdfast.storage.log import Log
 from holdfast.storage.turn import next_turn
 
@@ -44,12 +47,16 @@ def _other_voters(folder: str, voters: Collection[int], config: RaftConfig) -> B
     )
 
 
-async def load_directories(log: Log, found: VoterDirectories, offset: int) -> None:
-    """Add to `found`, which has what lies below `offset`, what the rest of the log names. Raises: DiskError,
+async def load_voters(log: Log, directories: VoterDirectories, sets: VoterSets, offset: int) -> None:
+    """Add to both, which have what lies below `offset`, what the rest of the log names. Raises: DiskError,
     CorruptBatch."""
     while offset < log.log_end_offset:
         for header, batch in iter_batches(log.read(offset, _CHUNK_BYTES, log.log_end_offset)):
-            if header.is_control and (named := directories_in(batch)):
-                found.append(header.base_offset, named)
+            if header.is_control:
+                news = voter_news_in(batch)
+                if news.directories:
+                    directories.append(header.base_offset, news.directories)
+                if news.voters:
+                    sets.append(header.base_offset, news.voters)
             offset = header.next_offset
         await next_turn()

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from holdfast.raft.core.config import RaftConfig
 from holdfast.raft.core.effects import Answered, RaftResponse, Send, SendFailed
 from holdfast.rpc.channel import CallRefused, CallTimedOut, Channel, Disconnected, failure_of
+from holdfast.rpc.core.failures import CallFailure
 from holdfast.runtime.api import NetworkError, Runtime, Task
 
 
@@ -32,12 +33,18 @@ class Peers:
     """The connections to the other voters."""
 
     def __init__(
-        self, runtime: Runtime, config: RaftConfig, outcome: Callable[[Answered | SendFailed], None]
+        self,
+        runtime: Runtime,
+        config: RaftConfig,
+        outcome: Callable[[Answered | SendFailed], None],
+        address_of: Callable[[int], tuple[str, int] | None] | None = None,
     ) -> None:
+        """`address_of` gives (host, port) of a voter, by default as configured."""
         self._runtime = runtime
         self._client_id = f"raft-{config.node_id}"
         self._connect_timeout_ms = config.request_timeout_ms
-        self._links = {id: _Link(*address) for id, address in sorted(config.voters.items())}
+        self._address_of = address_of or config.voters.get
+        self._links: dict[int, _Link] = {}
         self._outcome = outcome
         self._in_flight = 0
         self._quiet: asyncio.Future[None] | None = None
@@ -47,9 +54,12 @@ class Peers:
         """Start the request; its outcome follows, exactly once."""
         assert not self._is_closed, "nothing is sent after the end"
         self._in_flight += 1
-        link = self._links[effect.voter_id]
+        link = self._link_to(effect.voter_id)
+        if link is None:
+            self._end(SendFailed(effect.request_id, CallFailure.UNREACHABLE))
+            return
         if link.channel is not None and link.channel.is_connected:
-            self._call(link.channel, effect, effect.timeout_ms)
+            self._call(link, link.channel, effect, effect.timeout_ms)
             return
         link.waiting.append((effect, self._runtime.clock.now_ms() + effect.timeout_ms))
         if link.connecting is None:
@@ -69,14 +79,28 @@ class Peers:
     def close(self) -> None:
         """End all connections. Requests under way fail."""
         self._is_closed = True
-        for link in self._links.values():
-            if link.connecting is not None:
-                link.connecting.cancel()
-            if link.channel is not None:
-                link.channel.close()
-            self._fail_waiting(link, Disconnected("this node has left the quorum"))
+        for _, link in sorted(self._links.items()):
+            self._give_up(link, Disconnected("this node has left the quorum"))
 
     # --- inside ----------------------------------------------------------------------------------------
+
+    def _link_to(self, voter_id: int) -> _Link | None:
+        """The link to where the voter is reached now; None when that is not known."""
+        address, link = self._address_of(voter_id), self._links.get(voter_id)
+        if address is None:
+            return None
+        if link is None or (link.host, link.port) != address:
+            if link is not None:
+                self._give_up(link, Disconnected(f"voter {voter_id} is reached elsewhere now"))
+            link = self._links[voter_id] = _Link(*address)
+        return link
+
+    def _give_up(self, link: _Link, why: Exception) -> None:
+        if link.connecting is not None:
+            link.connecting.cancel()
+        if link.channel is not None:
+            link.channel.close()
+        self._fail_waiting(link, why)
 
     async def _connect(self, link: _Link) -> None:
         channel = Channel(self._runtime, link.host, link.port, self._client_id)
@@ -90,20 +114,20 @@ class Peers:
         waiting, link.waiting = link.waiting, []
         now_ms = self._runtime.clock.now_ms()
         for effect, deadline_ms in waiting:
-            self._call(channel, effect, max(1, deadline_ms - now_ms))
+            self._call(link, channel, effect, max(1, deadline_ms - now_ms))
 
-    def _call(self, channel: Channel, effect: Send, timeout_ms: int) -> None:
+    def _call(self, link: _Link, channel: Channel, effect: Send, timeout_ms: int) -> None:
         answer = channel.call_soon(effect.request, timeout_ms)
-        answer.add_done_callback(lambda answer: self._done(effect, answer))
+        answer.add_done_callback(lambda answer: self._done(link, effect, answer))
 
-    def _done(self, effect: Send, answer: "asyncio.Future[RaftResponse]") -> None:
+    def _done(self, link: _Link, effect: Send, answer: "asyncio.Future[RaftResponse]") -> None:
         if answer.cancelled():
             return  # the loop is closing
         error = answer.exception()
         if error is not None:
             if isinstance(error, CallTimedOut):
                 # A late answer must not come on this connection (N-4).
-                self._disconnect(self._links[effect.voter_id])
+                self._disconnect(link)
             self._end(SendFailed(effect.request_id, failure_of(error)))
         else:
             self._end(Answered(effect.request_id, answer.result()))

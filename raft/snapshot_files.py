@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple, Protocol
 
 from holdfast.protocol.schema.fields import WrittenLater
-from holdfast.raft.core.control_records import SnapshotHeaderRecord, directory_rows
+from holdfast.raft.core.control_records import SnapshotHeaderRecord, Voter, directory_rows
 from holdfast.raft.core.snapshot_format import (
     CorruptSnapshot,
     SnapshotDecoder,
@@ -183,12 +183,17 @@ class SnapshotFiles:
     # --- making ----------------------------------------------------------------------------------------
 
     async def write(
-        self, id: SnapshotId, voters: Sequence[int], directories: Mapping[int, bytes], values: Iterator[bytes]
+        self,
+        id: SnapshotId,
+        voters: Sequence[int],
+        directories: Mapping[int, bytes],
+        values: Iterator[bytes],
+        voter_set: tuple[Voter, ...] = (),
     ) -> tuple[SnapshotHeaderRecord, int]:
         """Make a snapshot; durable on return. Returns its header, and its size in bytes. Raises: DiskError,
         GivenUp of `values`."""
         header = SnapshotHeaderRecord(
-            self._clock.wall_ms(), tuple(sorted(voters)), directory_rows(directories)
+            self._clock.wall_ms(), tuple(sorted(voters)), directory_rows(directories), voter_set
         )
         encoder = SnapshotEncoder(id, header.timestamp_ms)
         file = await self._begin(self._path(id, _WRITING))

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.quorum import FetchSnapshotResponse
 from holdfast.raft.core.config import RaftConfig
-from holdfast.raft.core.control_records import SnapshotHeaderRecord
+from holdfast.raft.core.control_records import SnapshotHeaderRecord, Voter
 from holdfast.raft.core.effects import (
     PieceSaved,
     ReadPiece,
@@ -154,16 +154,19 @@ class Snapshotter:
         if source.offset <= max(node.log_start_offset, -1 if newest is None else newest.id.offset):
             return
         id = node.snapshot_at(source.offset)
-        work = self._make(id, source, dict(node.directories_below(source.offset)))
+        offset = source.offset
+        work = self._make(id, source, dict(node.directories_below(offset)), node.voters_below(offset))
         self._making = self._runtime.tasks.start(f"snapshot {id.file_name}", self._guarded(work))
 
-    async def _make(self, id: SnapshotId, source: SnapshotSource, directories: dict[int, bytes]) -> None:
-        voters = sorted(self._config.voters)
+    async def _make(
+        self, id: SnapshotId, source: SnapshotSource, directories: dict[int, bytes], named: tuple[Voter, ...]
+    ) -> None:
+        voters = [voter.voter_id for voter in named] or sorted(self._config.voters)
         values = self._until_the_end(source.values)
         try:
             # So that a power loss leaves no log that ends below its snapshot, and the log can be trimmed.
             await self._log.flush()
-            header, size_bytes = await self._files.write(id, voters, directories, values)
+            header, size_bytes = await self._files.write(id, voters, directories, values, named)
         except GivenUp:
             return
         except OutOfResources as shortage:
@@ -226,7 +229,7 @@ class Snapshotter:
         await self._files.installed()
         self._policy.taken()
         _log.info("%s: begins at the leader's snapshot at %d", self._log.folder, offset)
-        self._post(SnapshotInstalled(piece.id, directories_of(loaded.header)))
+        self._post(SnapshotInstalled(piece.id, directories_of(loaded.header), loaded.header.voter_set))
 
     def answer(self, reply: Reply, respond: Callable[[Reply], None]) -> None:
         """Answer with a piece of a snapshot that is kept here."""

@@ -45,7 +45,7 @@ APIS: dict[ApiKey, Api] = {
     api.key: api
     for api in (
         Api(ApiKey.PRODUCE, produce.ProduceRequest, produce.ProduceResponse),
-        Api(ApiKey.FETCH, fetch.FetchRequest, fetch.FetchResponse, max_version=2),
+        Api(ApiKey.FETCH, fetch.FetchRequest, fetch.FetchResponse, max_version=3),
         Api(ApiKey.LIST_OFFSETS, list_offsets.ListOffsetsRequest, list_offsets.ListOffsetsResponse),
         Api(ApiKey.METADATA, metadata.MetadataRequest, metadata.MetadataResponse),
         Api(
@@ -109,8 +109,13 @@ APIS: dict[ApiKey, Api] = {
             client_quotas.DescribeClientQuotasRequest,
             client_quotas.DescribeClientQuotasResponse,
         ),
-        Api(ApiKey.VOTE, quorum.VoteRequest, quorum.VoteResponse, max_version=1),
-        Api(ApiKey.BEGIN_QUORUM_EPOCH, quorum.BeginQuorumEpochRequest, quorum.QuorumEpochResponse),
+        Api(ApiKey.VOTE, quorum.VoteRequest, quorum.VoteResponse, max_version=2),
+        Api(
+            ApiKey.BEGIN_QUORUM_EPOCH,
+            quorum.BeginQuorumEpochRequest,
+            quorum.QuorumEpochResponse,
+            max_version=1,
+        ),
         Api(ApiKey.END_QUORUM_EPOCH, quorum.EndQuorumEpochRequest, quorum.QuorumEpochResponse),
         Api(ApiKey.DESCRIBE_QUORUM, quorum.DescribeQuorumRequest, quorum.DescribeQuorumResponse),
         Api(
@@ -154,12 +159,14 @@ APIS: dict[ApiKey, Api] = {
             topics.DescribeTopicPartitionsResponse,
         ),
         Api(ApiKey.FETCH_SNAPSHOT, quorum.FetchSnapshotRequest, quorum.FetchSnapshotResponse),
-        Api(ApiKey.ADD_RAFT_VOTER, quorum.AddRaftVoterRequest, quorum.AddRaftVoterResponse),
+        Api(ApiKey.ADD_RAFT_VOTER, quorum.AddRaftVoterRequest, quorum.AddRaftVoterResponse, max_version=1),
+        Api(ApiKey.REMOVE_RAFT_VOTER, quorum.RemoveRaftVoterRequest, quorum.RemoveRaftVoterResponse),
         Api(
             ApiKey.RESIGN_QUORUM_LEADER,
             quorum.ResignQuorumLeaderRequest,
             quorum.ResignQuorumLeaderResponse,
         ),
+        Api(ApiKey.UPGRADE_QUORUM, quorum.UpgradeQuorumRequest, quorum.UpgradeQuorumResponse),
     )
 }
 

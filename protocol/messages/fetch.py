@@ -109,6 +109,13 @@ class FetchRequest:
         since=1,
         default=True,
     )
+    kraft_version: int = field(
+        int16,
+        "Set by quorum members: 1 when the sender has durably noted that the log may name the voters, 0 when "
+        "not yet (K30); -1 from others.",
+        since=3,
+        default=-1,
+    )
 
 
 @message
@@ -158,4 +165,10 @@ class FetchResponse:
         "next one; else -1.",
         since=1,
         default=-1,
+    )
+    leader_endpoint: str | None = field(
+        nullable(string),
+        "Of the metadata log, when that names the voters: host:port of the leader in its row (K30).",
+        since=3,
+        default=None,
     )

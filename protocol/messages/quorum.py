@@ -1,5 +1,5 @@
 """Vote (52), BeginQuorumEpoch (53), EndQuorumEpoch (54), DescribeQuorum (55), FetchSnapshot (59),
-AddRaftVoter (80), ResignQuorumLeader (1000) (K1-K16).
+AddRaftVoter (80), RemoveRaftVoter (81), ResignQuorumLeader (1000), UpgradeQuorum (1001) (K1-K16, K30).
 """
 
 from holdfast.protocol.schema.fields import (
@@ -42,6 +42,13 @@ class VoteRequest:
         since=1,
         default=False,
     )
+    voter_directory_id: bytes | None = field(
+        nullable(uuid),
+        "The receiver's directory as the candidate's log names it: INVALID_VOTER_KEY when it has another; "
+        "null when the log names no voters (K30).",
+        since=2,
+        default=None,
+    )
 
 
 @message
@@ -69,6 +76,12 @@ class BeginQuorumEpochRequest:
     leader_id: int = field(int32, "Leader.")
     raft_epoch: int = field(int32, "Its epoch.")
     voter_id: int = field(int32, "Who is told.")
+    leader_endpoint: str | None = field(
+        nullable(string),
+        "host:port of the leader when its log names the voters: the receiver's may not name it yet (K30).",
+        since=1,
+        default=None,
+    )
 
 
 @message
@@ -121,13 +134,18 @@ class DescribeQuorumResponse:
 
 @message
 class AddRaftVoterRequest:
-    """Take in the new, empty directory of a voter that has lost its disk, in place of the old one (K8).
-    Brokers forward it to the quorum's leader. Answered when a majority without that voter has committed it.
+    """While voters come from the configuration: take in the new, empty directory of a voter that has lost its
+    disk, in place of the old one (K8). When the log names them: make a controller that has it a voter (K30).
+    Brokers forward it to the quorum's leader. Answered when a majority has committed it.
     """
 
-    voter_id: int = field(int32, "Voter, as in controller.quorum.voters.")
-    directory_id: bytes | None = field(
-        nullable(uuid), "Its new directory; null: the one with which it fetches and is refused."
+    voter_id: int = field(int32, "Node id of the controller.")
+    directory_id: bytes | None = field(nullable(uuid), "Its directory; null: the one with which it fetches.")
+    endpoint: str | None = field(
+        nullable(string),
+        "host:port where the other nodes reach it, for a set of voters in the log; else null.",
+        since=1,
+        default=None,
     )
 
 
@@ -136,10 +154,51 @@ class AddRaftVoterResponse:
     """From its next fetch on the voter is served, and it votes once it has this change."""
 
     error_code: int = field(
-        int16, "NONE, VOTER_NOT_FOUND, DUPLICATE_VOTER, NOT_LEADER_OR_FOLLOWER, INVALID_REQUEST, ..."
+        int16,
+        "NONE, VOTER_NOT_FOUND, DUPLICATE_VOTER, NOT_LEADER_OR_FOLLOWER, INVALID_REQUEST; REQUEST_TIMED_OUT: "
+        "not now, ask again.",
     )
     error_message: str | None = field(nullable(sentence), "What to do about the error.")
     directory_id: bytes | None = field(nullable(uuid), "The voter's directory from now on, null on error.")
+
+
+@message
+class RemoveRaftVoterRequest:
+    """Take a controller out of the set of voters in the log (K30). Brokers forward it to the quorum's leader.
+    Answered when a majority of those that stay has committed it; a leader that goes resigns then."""
+
+    voter_id: int = field(int32, "Voter.")
+    directory_id: bytes | None = field(nullable(uuid), "Its directory; null: the one in the set.")
+
+
+@message
+class RemoveRaftVoterResponse:
+    """The voter counts no more."""
+
+    error_code: int = field(
+        int16,
+        "NONE, VOTER_NOT_FOUND, NOT_LEADER_OR_FOLLOWER, INVALID_REQUEST; REQUEST_TIMED_OUT: not now.",
+    )
+    error_message: str | None = field(nullable(sentence), "What to do about the error.")
+
+
+@message
+class UpgradeQuorumRequest:
+    """Let the log name the voters from now on, so that they can be changed (K30). Brokers forward it to the
+    quorum's leader. Answered when all voters have noted it, and the set, which is the same, is committed."""
+
+    kraft_version: int = field(int16, "1: the log names the voters.")
+
+
+@message
+class UpgradeQuorumResponse:
+    """There is no way back."""
+
+    error_code: int = field(
+        int16,
+        "NONE, NOT_LEADER_OR_FOLLOWER, INVALID_REQUEST; REQUEST_TIMED_OUT: a voter has not noted it yet.",
+    )
+    error_message: str | None = field(nullable(sentence), "What to do about the error.")
 
 
 @message

@@ -23,15 +23,25 @@ from holdfast.protocol.messages.quorum import (
     FetchSnapshotRequest,
     FetchSnapshotResponse,
     QuorumReplica,
+    RemoveRaftVoterResponse,
+    UpgradeQuorumResponse,
     VoteRequest,
 )
 from holdfast.raft.core.config import RaftConfig
+from holdfast.raft.core.leadership import ChangeKind
 from holdfast.raft.core.log_shape import LogShape
 from holdfast.raft.core.quorum import QuorumState
 from holdfast.raft.core.snapshot_format import SnapshotId
 from holdfast.raft.core.voter_directories import VoterDirectories
+from holdfast.raft.core.voter_sets import parse_endpoint
 
 Refusal: TypeAlias = tuple[ErrorCode, str]
+VoterChanged: TypeAlias = AddRaftVoterResponse | RemoveRaftVoterResponse | UpgradeQuorumResponse
+
+_CHANGED: dict[ChangeKind, type[RemoveRaftVoterResponse] | type[UpgradeQuorumResponse]] = {
+    ChangeKind.REMOVE: RemoveRaftVoterResponse,
+    ChangeKind.UPGRADE: UpgradeQuorumResponse,
+}
 
 #: A request raises the epoch by so many elections at most. A peer that is further ahead is believed once this
 #: node has asked a configured voter itself: else one request would use up the epochs, and end all elections.
@@ -46,12 +56,16 @@ _NO_RECORDS = memoryview(b"")
 # --- checks --------------------------------------------------------------------------------------------
 
 
-def check_vote(request: VoteRequest, config: RaftConfig, raft_epoch: int) -> Refusal | None:
-    """Why a vote request is refused (K6), None if it is not."""
+def check_vote(
+    request: VoteRequest, config: RaftConfig, raft_epoch: int, kraft_version: int = 0
+) -> Refusal | None:
+    """Why a vote request is refused (K6), None if it is not. `kraft_version`: what this voter has noted."""
     refusal = _check_cluster(request.cluster_id, config) or _check_voter_key(request.voter_id, config)
     if refusal is not None:
         return refusal
-    if request.candidate_id not in config.other_voters:
+    # A candidate whose log names this voter with its directory may itself be named behind this log's end.
+    is_named = kraft_version >= 1 and request.voter_directory_id is not None
+    if not is_named and request.candidate_id not in config.other_voters:
         return ErrorCode.INVALID_REQUEST, (
             f"node {request.candidate_id} is not another voter of {sorted(config.voters)}: "
             "give all voters the same controller.quorum.voters"
@@ -66,22 +80,35 @@ def check_vote(request: VoteRequest, config: RaftConfig, raft_epoch: int) -> Ref
 
 
 def check_begin(request: BeginQuorumEpochRequest, config: RaftConfig, state: QuorumState) -> Refusal | None:
-    """Why a leader is refused, None if it is not."""
-    return _check_cluster(request.cluster_id, config) or (
-        _check_voter_key(request.voter_id, config)
-        or _check_leader(request.leader_id, request.raft_epoch, config, state)
-    )
+    """Why a leader is refused, None if it is not. One that says where it is may be named later than this log
+    ends (K30)."""
+    refusal = _check_cluster(request.cluster_id, config) or _check_voter_key(request.voter_id, config)
+    if refusal is not None or request.leader_endpoint is None or not state.kraft_version:
+        return refusal or _check_leader(request.leader_id, request.raft_epoch, config, state)
+    is_other = 0 <= request.leader_id != config.node_id
+    if parse_endpoint(request.leader_endpoint) is None or not is_other:
+        return ErrorCode.INVALID_REQUEST, f"{request.leader_endpoint} is not where another node is reached"
+    return _check_epochs_leader(request.leader_id, request.raft_epoch, state)
 
 
-def check_end(request: EndQuorumEpochRequest, config: RaftConfig, state: QuorumState) -> Refusal | None:
-    """Why a resignation is refused, None if it is not."""
-    return _check_cluster(request.cluster_id, config) or (
-        _check_leader(request.leader_id, request.raft_epoch, config, state)
-    )
+def check_end(
+    request: EndQuorumEpochRequest, config: RaftConfig, state: QuorumState, names_voters: bool = False
+) -> Refusal | None:
+    """Why a resignation is refused, None if it is not. `names_voters`: the log does, and the configuration
+    need not know the leader (K30)."""
+    refusal = _check_cluster(request.cluster_id, config)
+    if refusal is not None or not names_voters:
+        return refusal or _check_leader(request.leader_id, request.raft_epoch, config, state)
+    return _check_epochs_leader(request.leader_id, request.raft_epoch, state)
 
 
 def check_resign(
-    asked_epoch: int, is_leader: bool, config: RaftConfig, raft_epoch: int, leader_hint: int
+    asked_epoch: int,
+    is_leader: bool,
+    config: RaftConfig,
+    raft_epoch: int,
+    leader_hint: int,
+    other_voters: tuple[int, ...],
 ) -> Refusal | None:
     """Why an operator's wish that the leader resigns is refused, None if it is not."""
     if not is_leader:
@@ -90,7 +117,7 @@ def check_resign(
         return ErrorCode.INVALID_REQUEST, (
             f"there was no epoch {asked_epoch} yet: node {config.node_id} leads epoch {raft_epoch}"
         )
-    if not config.other_voters:
+    if not other_voters:
         return ErrorCode.INVALID_REQUEST, "the only voter of the quorum has no successor"
     return None
 
@@ -151,6 +178,34 @@ def check_directory(
     )
 
 
+def check_named(asked_directory: bytes | None, state: QuorumState) -> Refusal | None:
+    """Why a vote request to another directory is refused: the candidate's log names that one (K30)."""
+    if asked_directory in (None, state.directory_id):
+        return None
+    return ErrorCode.INVALID_VOTER_KEY, "the candidate's log names another directory for this voter"
+
+
+def check_key(replica_id: int, directory_id: bytes | None, directories: VoterDirectories) -> Refusal | None:
+    """Why the fetch of a voter that the log names is refused: it comes from another directory (K30)."""
+    if directory_id is not None and not directories.is_other(replica_id, directory_id):
+        return None
+    return ErrorCode.INVALID_VOTER_KEY, (
+        f"the metadata log names directory {directories.known[replica_id].hex()} for voter {replica_id}, not "
+        f"{'none' if directory_id is None else directory_id.hex()}: put its metadata.log.dir back; or, if "
+        "that is lost, remove the voter, and add it again"
+    )
+
+
+def check_earlier_build(request: FetchRequest, voter_ids: tuple[int, ...]) -> Refusal | None:
+    """Why a build that takes the voters from its configuration is refused: these are others (K30)."""
+    if request.voter_ids is None or request.kraft_version >= 0 or set(request.voter_ids) == set(voter_ids):
+        return None
+    return ErrorCode.INVALID_REQUEST, (
+        f"the metadata log names the voters {list(voter_ids)}, node {request.replica_id} goes by its "
+        f"configuration, {sorted(request.voter_ids)}: upgrade it to a build that reads them from the log"
+    )
+
+
 def _check_cluster(cluster_id: str | None, config: RaftConfig) -> Refusal | None:
     if cluster_id == config.cluster_id:
         return None
@@ -177,6 +232,13 @@ def _check_leader(leader_id: int, raft_epoch: int, config: RaftConfig, state: Qu
             f"node {leader_id} is not another voter of {sorted(config.voters)}: "
             "give all voters the same controller.quorum.voters"
         )
+    return _check_epochs_leader(leader_id, raft_epoch, state)
+
+
+def _check_epochs_leader(leader_id: int, raft_epoch: int, state: QuorumState) -> Refusal | None:
+    refusal = _check_epoch(raft_epoch, state.raft_epoch)
+    if refusal is not None:
+        return refusal
     if raft_epoch == state.raft_epoch and state.leader_id not in (None, leader_id):
         return ErrorCode.INVALID_REQUEST, (
             f"epoch {raft_epoch} is led by {state.leader_id}, not by {leader_id}: step down"
@@ -265,7 +327,9 @@ def no_piece(refusal: Refusal, leader_id: int, raft_epoch: int) -> FetchSnapshot
     return FetchSnapshotResponse(*refusal, leader_id, raft_epoch, -1, -1, _NO_RECORDS)
 
 
-def not_leader(asked_epoch: int | None, raft_epoch: int, leader_id: int, is_voter: bool) -> FetchResponse:
+def not_leader(
+    asked_epoch: int | None, raft_epoch: int, leader_id: int, is_voter: bool, endpoint: str | None = None
+) -> FetchResponse:
     """Where the leader is (K10), -1 when unknown. `asked_epoch` is None when a leadership has just ended."""
     if not is_voter:
         code = ErrorCode.BROKER_NOT_AVAILABLE
@@ -275,11 +339,10 @@ def not_leader(asked_epoch: int | None, raft_epoch: int, leader_id: int, is_vote
         code = ErrorCode.UNKNOWN_LEADER_EPOCH
     else:
         code = ErrorCode.NOT_LEADER_OR_FOLLOWER
-    return _one_row(
-        FetchPartitionResponse(
-            METADATA_TOPIC_ID, 0, code, -1, -1, -1, None, leader_id, raft_epoch, _NO_RECORDS
-        )
+    row = FetchPartitionResponse(
+        METADATA_TOPIC_ID, 0, code, -1, -1, -1, None, leader_id, raft_epoch, _NO_RECORDS
     )
+    return FetchResponse(ErrorCode.NONE, None, (row,), leader_endpoint=endpoint)
 
 
 def displaced(replica_id: int) -> FetchResponse:
@@ -326,11 +389,26 @@ def not_added(refusal: Refusal) -> AddRaftVoterResponse:
     return AddRaftVoterResponse(*refusal, None)
 
 
+def changed(kind: ChangeKind, directory_id: bytes | None) -> VoterChanged:
+    """The change of the voters is committed (K30)."""
+    if kind is ChangeKind.ADD:
+        return AddRaftVoterResponse(ErrorCode.NONE, None, directory_id)
+    return _CHANGED[kind](ErrorCode.NONE, None)
+
+
+def not_changed(kind: ChangeKind, refusal: Refusal) -> VoterChanged:
+    """Why it is not made, or not known to be."""
+    return not_added(refusal) if kind is ChangeKind.ADD else _CHANGED[kind](*refusal)
+
+
 # --- requests ------------------------------------------------------------------------------------------
 
 
-def fetch_request(config: RaftConfig, state: QuorumState, shape: LogShape, may_wait: bool) -> FetchRequest:
-    """Fetch from the log's end. `may_wait`: wait until there is news."""
+def fetch_request(
+    config: RaftConfig, state: QuorumState, shape: LogShape, may_wait: bool, names_voters: bool = False
+) -> FetchRequest:
+    """Fetch from the log's end. `may_wait`: wait until there is news; `names_voters`: the log does, and what
+    the configuration says is of no matter."""
     row = FetchPartition(
         METADATA_TOPIC_ID,
         0,
@@ -349,9 +427,10 @@ def fetch_request(config: RaftConfig, state: QuorumState, shape: LogShape, may_w
         1,
         config.fetch_max_bytes,
         (row,),
-        voter_ids=tuple(sorted(config.voters)),
+        voter_ids=None if names_voters else tuple(sorted(config.voters)),
         voter_directory_id=state.directory_id if config.is_voter else None,
         is_admitted=state.is_admitted,
+        kraft_version=state.kraft_version,
     )
 
 

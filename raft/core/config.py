@@ -1,4 +1,4 @@
-"""Configuration of a member of the quorum. The set of voters is static."""
+"""Configuration of a member of the quorum."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,14 +11,15 @@ _STEPS_IN_BACKOFF = 20
 
 @dataclass(frozen=True, slots=True)
 class RaftConfig:
-    """Defaults are those of K7, times in ms. `voters` is `{voter_id: (host, port)}`."""
+    """Defaults are those of K7, times in ms. `voters` is `{voter_id: (host, port)}`: the voters while the log
+    names none, and then where a node begins to look for them (K30)."""
 
     node_id: int
     cluster_id: str
     voters: Mapping[int, tuple[str, int]]
     #: folder of `quorum-state` and of the metadata log
     folder: str
-    #: False for brokers: observers, whose ids must differ from those of the voters
+    #: True for controllers; False for brokers: observers, whose ids must differ from those of the voters
     is_voter: bool
     #: a voter without a leader waits this long, drawn from [1x, 2x]
     election_timeout_ms: int = 1000
@@ -33,12 +34,14 @@ class RaftConfig:
     #: a snapshot is made after so many bytes of committed log, or so long when there are any; None: never
     snapshot_bytes: int | None = None
     snapshot_interval_ms: int | None = None
+    #: a controller that `voters` need not contain: it reads the log until it is made a voter (K30)
+    joins: bool = False
 
     def validate(self) -> None:
         """Raises: ValueError, with a text that says what to change."""
         if not self.voters:
             raise ValueError("controller.quorum.voters is empty: name 1, 3 or 5 voters as id@host:port")
-        if self.is_voter and self.node_id not in self.voters:
+        if self.is_voter and self.node_id not in self.voters and not self.joins:
             raise ValueError(
                 f"node.id {self.node_id} is not in controller.quorum.voters {sorted(self.voters)}: "
                 "add it there or correct the id"

@@ -6,6 +6,7 @@ The key is Kafka's (version, type); the value is msgpack in schema order, like m
 
 import struct
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import msgpack
 
@@ -17,9 +18,11 @@ from holdfast.protocol.schema.fields import (
     decode_message,
     encode_message,
     field,
+    int16,
     int32,
     int64,
     message,
+    string,
     uuid,
 )
 from holdfast.runtime.api import Buffer
@@ -28,7 +31,7 @@ _KEY = struct.Struct(">hh")
 #: In the key, by which readers find a type: it stays.
 _KEY_VERSION = 0
 #: Of the fields: a record of an earlier build lacks later ones, and an earlier build passes them over.
-_VERSION = 1
+_VERSION = 2
 LEADER_CHANGE = 2
 SNAPSHOT_HEADER = 3
 SNAPSHOT_FOOTER = 4
@@ -41,6 +44,16 @@ class VoterDirectory:
 
     voter_id: int = field(int32, "Voter.")
     directory_id: bytes = field(uuid, "Its directory.")
+
+
+@message
+class Voter:
+    """One voter of a set in the log (K30)."""
+
+    voter_id: int = field(int32, "Voter.")
+    directory_id: bytes = field(uuid, "The directory under which it counts.")
+    host: str = field(string, "Where the other nodes reach it.")
+    port: int = field(int32, "Its port.")
 
 
 @message
@@ -60,9 +73,23 @@ class LeaderChangeRecord:
 
 @message
 class VotersRecord:
-    """A voter's directory became known, or is replaced. Repeats the others."""
+    """A voter's directory became known, or is replaced; or the log takes over which nodes are voters, or has
+    another set from here on (K30). Repeats what stays."""
 
     directories: tuple[VoterDirectory, ...] = field(array_of(VoterDirectory), "By voter.")
+    kraft_version: int = field(
+        int16,
+        "1: a voter that has this notes in its quorum-state that the log may name the voters, so that no "
+        "earlier build starts with it.",
+        since=2,
+        default=0,
+    )
+    voters: tuple[Voter, ...] = field(
+        array_of(Voter),
+        "The voters from this record on, by id; empty: as before.",
+        since=2,
+        default=(),
+    )
 
 
 @message
@@ -73,6 +100,9 @@ class SnapshotHeaderRecord:
     voters: tuple[int, ...] = field(array(int32), "All voters, ascending.")
     directories: tuple[VoterDirectory, ...] = field(
         array_of(VoterDirectory), "Directories of the voters that are known, by voter (K8)."
+    )
+    voter_set: tuple[Voter, ...] = field(
+        array_of(Voter), "The voters, by id, when the log names them (K30).", since=2, default=()
     )
 
 
@@ -117,7 +147,10 @@ def encode_snapshot_control(record: SnapshotHeaderRecord | SnapshotFooterRecord)
 def _encode(
     record: LeaderChangeRecord | VotersRecord | SnapshotHeaderRecord | SnapshotFooterRecord,
 ) -> bytes:
-    packed: bytes = msgpack.packb(encode_message(record, _VERSION, Attachment()))
+    # As earlier builds write it, unless it says what they cannot: the log of a quorum whose voters come from
+    # the configuration stays as it was, byte by byte.
+    named = getattr(record, "kraft_version", 0) or getattr(record, "voter_set", ())
+    packed: bytes = msgpack.packb(encode_message(record, _VERSION if named else 1, Attachment()))
     return packed
 
 
@@ -146,12 +179,35 @@ def decode_snapshot_control(record: Record) -> SnapshotHeaderRecord | SnapshotFo
     return None
 
 
-def directories_in(control_batch: Buffer) -> dict[int, bytes]:
-    """`{voter: directory id}` as the last record of a control batch names them; empty when none does. Raises:
-    CorruptBatch, SchemaError, ValueError."""
-    found: dict[int, bytes] = {}
+class VoterNews(NamedTuple):
+    """What a control batch says of the voters, as its last record does."""
+
+    #: {voter: directory id}; empty when none is named (K8)
+    directories: dict[int, bytes]
+    #: of the quorum's rules: 1 when the log may name the voters (K30)
+    kraft_version: int = 0
+    #: the voters from here on, by id; empty for the same as before
+    voters: tuple[Voter, ...] = ()
+
+
+NO_NEWS = VoterNews({})
+
+
+def voter_news_in(control_batch: Buffer) -> VoterNews:
+    """What a control batch says of the voters. Raises: CorruptBatch, SchemaError, ValueError."""
+    directories: dict[int, bytes] = {}
+    kraft_version = 0
+    voters: tuple[Voter, ...] = ()
     for record in decode_records(control_batch):
         named = decode_leader_change(record) or decode_voters(record)
         if named is not None and named.directories:
-            found = {row.voter_id: row.directory_id for row in named.directories}
-    return found
+            directories = {row.voter_id: row.directory_id for row in named.directories}
+        if isinstance(named, VotersRecord):
+            kraft_version, voters = max(kraft_version, named.kraft_version), named.voters or voters
+    return VoterNews(directories, kraft_version, voters)
+
+
+def directories_in(control_batch: Buffer) -> dict[int, bytes]:
+    """`{voter: directory id}` as the last record of a control batch names them; empty when none does. Raises:
+    CorruptBatch, SchemaError, ValueError."""
+    return voter_news_in(control_batch).directories

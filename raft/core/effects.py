@@ -20,11 +20,16 @@ from holdfast.protocol.messages.quorum import (
     FetchSnapshotRequest,
     FetchSnapshotResponse,
     QuorumEpochResponse,
+    RemoveRaftVoterRequest,
+    RemoveRaftVoterResponse,
     ResignQuorumLeaderRequest,
     ResignQuorumLeaderResponse,
+    UpgradeQuorumRequest,
+    UpgradeQuorumResponse,
     VoteRequest,
     VoteResponse,
 )
+from holdfast.raft.core.control_records import Voter
 from holdfast.raft.core.quorum import QuorumState
 from holdfast.raft.core.snapshot_format import SnapshotId
 from holdfast.rpc.core.failures import CallFailure
@@ -39,6 +44,8 @@ RaftRequest: TypeAlias = (
     | AddRaftVoterRequest
     | FetchSnapshotRequest
     | ResignQuorumLeaderRequest
+    | RemoveRaftVoterRequest
+    | UpgradeQuorumRequest
 )
 RaftResponse: TypeAlias = (
     VoteResponse
@@ -48,6 +55,8 @@ RaftResponse: TypeAlias = (
     | AddRaftVoterResponse
     | FetchSnapshotResponse
     | ResignQuorumLeaderResponse
+    | RemoveRaftVoterResponse
+    | UpgradeQuorumResponse
 )
 
 
@@ -56,7 +65,7 @@ class Control(Enum):
 
     #: the first batch of its epoch (K12)
     LEADER_CHANGE = "LeaderChange"
-    #: the voters' directories (K8)
+    #: the voters' directories (K8), or the voters (K30)
     VOTERS = "Voters"
 
 
@@ -157,6 +166,8 @@ class SnapshotInstalled:
     id: SnapshotId
     #: {voter: directory id} that it names (K8)
     directories: dict[int, bytes]
+    #: the voters that it names, by id; empty when they are those of the configuration (K30)
+    voters: tuple[Voter, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 Pure functions of roles and log positions; change nothing. D9 has the fast path.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from holdfast.raft.core.config import RaftConfig
 from holdfast.raft.core.leadership import Leader
@@ -59,9 +59,9 @@ def ranked_delay_ms(config: RaftConfig, random: Random, successors: Sequence[int
     return rank * step_ms + random.randint(step_ms // 10, step_ms // 4)
 
 
-def successors_of(config: RaftConfig, leader_id: int | None) -> list[int]:
+def successors_of(voter_ids: Iterable[int], leader_id: int | None) -> list[int]:
     """The order of candidates, the same at every voter, when a leader is gone and has named no successors: by
     id, starting after the leader, so that the leadership moves around."""
-    others = sorted(voter_id for voter_id in config.voters if voter_id != leader_id)
+    others = sorted(voter_id for voter_id in voter_ids if voter_id != leader_id)
     behind = [voter_id for voter_id in others if leader_id is not None and voter_id > leader_id]
     return behind + [voter_id for voter_id in others if voter_id not in behind]

@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from holdfast.protocol.messages.fetch import FetchPartitionResponse
 from holdfast.protocol.record_batch import CorruptBatch, check_batch
-from holdfast.raft.core.control_records import directories_in
+from holdfast.raft.core.control_records import NO_NEWS, VoterNews, voter_news_in
 from holdfast.raft.core.log_shape import LogShape
 from holdfast.raft.core.snapshot_format import SnapshotId
 
@@ -28,16 +28,17 @@ class Fetcher:
     __slots__ = (
         "_displaced_ms",
         "_failures",
-        "_others",
         "_retry_ms",
         "_turn",
+        "others",
         "ready_at_ms",
         "request_id",
         "target_id",
     )
 
     def __init__(self, other_voters: Sequence[int], retry_ms: int) -> None:
-        self._others = other_voters
+        #: whom to ask when there is no leader
+        self.others = other_voters
         self._retry_ms = retry_ms
         #: index of the next voter to ask when there is no leader
         self._turn = 0
@@ -67,7 +68,7 @@ class Fetcher:
         answer also asks the others in turn, because it learns of a new leader in no other way."""
         if leader_id is not None and (is_voter or self._failures % 2 == 0):
             return leader_id
-        candidates = [voter_id for voter_id in self._others if voter_id != leader_id]
+        candidates = [voter_id for voter_id in self.others if voter_id != leader_id]
         if not candidates:
             return leader_id
         self._turn += 1
@@ -124,8 +125,8 @@ class Batches:
     """Whole, valid batches that continue the log, each as `(epoch, base offset, end offset)`."""
 
     batches: tuple[tuple[int, int, int], ...]
-    #: (base offset, {voter: directory id}) of the control batches that name directories (K8)
-    directories: tuple[tuple[int, dict[int, bytes]], ...] = ()
+    #: (base offset, what it says) of the control batches that tell of the voters (K8, K30)
+    news: tuple[tuple[int, VoterNews], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +155,7 @@ def judge(row: FetchPartitionResponse, shape: LogShape, raft_epoch: int) -> Judg
             )
         return Diverged(point)
     batches: list[tuple[int, int, int]] = []
-    directories: list[tuple[int, dict[int, bytes]]] = []
+    told: list[tuple[int, VoterNews]] = []
     position, end_offset, epoch = 0, shape.log_end_offset, shape.last_epoch
     while position < len(row.records):
         try:
@@ -167,11 +168,11 @@ def judge(row: FetchPartitionResponse, shape: LogShape, raft_epoch: int) -> Judg
             return Unbelievable(f"batch of epoch {header.leader_epoch}, expected {epoch} to {raft_epoch}")
         if header.is_control:
             try:
-                named = directories_in(row.records[position : position + header.size_bytes])
+                news = voter_news_in(row.records[position : position + header.size_bytes])
             except ValueError as error:
                 return Unbelievable(f"control batch at offset {header.base_offset}: {error}")
-            if named:
-                directories.append((header.base_offset, named))
+            if news != NO_NEWS:
+                told.append((header.base_offset, news))
         position, end_offset, epoch = position + header.size_bytes, header.next_offset, header.leader_epoch
         batches.append((epoch, header.base_offset, end_offset))
-    return Batches(tuple(batches), tuple(directories))
+    return Batches(tuple(batches), tuple(told))

@@ -39,7 +39,7 @@ def send_fetch(member: Member) -> None:
     fetcher, config, role = member.fetcher, member.config, member.role
     if not may_fetch(member) or member.now_ms < fetcher.ready_at_ms:
         return
-    target_id = fetcher.choose(role.leader_id if isinstance(role, Follower) else None, config.is_voter)
+    target_id = fetcher.choose(role.leader_id if isinstance(role, Follower) else None, member.is_voter)
     if target_id is None:
         return
     if member.download is not None and isinstance(role, Follower) and target_id == role.leader_id:
@@ -49,7 +49,7 @@ def send_fetch(member: Member) -> None:
         return
     # After a failure the answer that was lost may have had a new high watermark: then do not wait for more.
     may_wait = isinstance(role, Follower) and role.has_fetched and not fetcher.is_retry
-    request = answers.fetch_request(config, member.state, member.shape, may_wait)
+    request = answers.fetch_request(config, member.state, member.shape, may_wait, member.names_voters)
     fetcher.sent(member.send(target_id, request, config.fetch_timeout_ms), target_id)
 
 
@@ -78,6 +78,7 @@ def fetch_answered(member: Member, response: FetchResponse) -> None:
         member.note(f"voter {answered_by} refused a fetch of this node: {response.error_message}")
         member.fetcher.failed(member.now_ms)
         return
+    member.told_of(row.leader_id, response.leader_endpoint)
     if member.learn(row.leader_epoch, row.leader_id) and row.error_code != ErrorCode.NONE:
         return  # the answer named the leader: fetch there
     role = member.role
@@ -134,6 +135,8 @@ def _truncate(member: Member, end_offset: int) -> None:
     member.note(f"cutting the log from {shape.log_end_offset} to {end_offset}: the leader's differs there")
     shape.truncate_to(end_offset)
     member.directories.truncate_to(end_offset)
+    member.sets.truncate_to(end_offset)
+    member.see_voters()
     member.is_truncating = True
     member.out.append(Truncate(end_offset))
 
@@ -144,8 +147,8 @@ def _append_fetched(member: Member, judgement: Batches, records: memoryview) -> 
     base_offset = member.shape.log_end_offset
     for epoch, batch_base_offset, batch_end_offset in judgement.batches:
         member.shape.append(epoch, batch_base_offset, batch_end_offset)
-    for offset, named in judgement.directories:
-        member.directories.append(offset, named)
+    for offset, news in judgement.news:
+        member.hear(offset, news)
     member.out.append(AppendFetched(base_offset, member.shape.log_end_offset, records))
     if member.config.is_voter:
         member.out.append(Flush())

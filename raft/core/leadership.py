@@ -5,10 +5,12 @@ Owns the progress of voters and observers, and the fetches parked for them. Deci
 answers no request: the node does.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 
 from holdfast.protocol.messages.quorum import QuorumReplica
+from holdfast.raft.core.control_records import Voter
 from holdfast.raft.core.progress import NEVER_MS, UNKNOWN_OFFSET, ParkedFetch, Progress
 from holdfast.raft.core.quorum import majority_count, majority_offset
 from holdfast.raft.core.voter_calls import VoterCalls
@@ -16,6 +18,31 @@ from holdfast.raft.core.voter_directories import VoterDirectories
 
 #: Observers that a leader remembers; the one silent for longest is dropped first.
 OBSERVERS_MAX = 1000
+
+
+class ChangeKind(Enum):
+    """What an operator asked for (K30)."""
+
+    #: the log shall name the voters
+    UPGRADE = "upgrade"
+    ADD = "add"
+    REMOVE = "remove"
+
+
+@dataclass(slots=True)
+class VoterChange:
+    """A change of the voters that is under way (K30): one at a time."""
+
+    token: int
+    kind: ChangeKind
+    #: the set that is wanted; None until all voters have noted that the log may name them
+    voters: tuple[Voter, ...] | None
+    #: the directory of the voter that comes
+    directory_id: bytes | None = None
+    #: where its record lies, None while that has no place yet
+    offset: int | None = None
+    #: when it is given up if `voters` is still None
+    deadline_ms: int | None = None
 
 
 @dataclass(slots=True)
@@ -36,6 +63,11 @@ class Leader:
     wanted: dict[int, bytes] = field(default_factory=dict)
     #: requests to replace a directory, answered when that is committed: (token, voter, directory id)
     additions: list[tuple[int, int, bytes]] = field(default_factory=list)
+    #: False once the log's voters lack this leader: its log makes no majority, and it resigns when that is
+    #: committed (K30)
+    is_counted: bool = True
+    #: the change of the voters that is under way, None for none
+    change: "VoterChange | None" = None
 
     @staticmethod
     def elected(
@@ -61,14 +93,14 @@ class Leader:
     def committed_end(self, own_flushed_offset: int) -> int | None:
         """The end that a majority holds durably; the own log counts only as far as it is flushed (K13). None
         while that is not above the start of the epoch (K12)."""
-        ends = [own_flushed_offset]
+        ends = [own_flushed_offset] if self.is_counted else []
         ends += [voter.end_offset if voter.counts else UNKNOWN_OFFSET for voter in self.voters.values()]
         end_offset = majority_offset(ends)
         return end_offset if end_offset > self.epoch_start_offset else None
 
     def check_quorum_deadline_ms(self, timeout_ms: int) -> int | None:
         """When this leader must resign unless a majority fetches before (K7); None for the only voter."""
-        needed = majority_count(len(self.voters) + 1) - 1
+        needed = majority_count(len(self.voters) + self.is_counted) - self.is_counted
         if needed == 0:
             return None
         seen_ms = sorted(
@@ -79,6 +111,30 @@ class Leader:
             reverse=True,
         )
         return seen_ms[needed - 1] + timeout_ms
+
+    def take_voters(self, other_voters: Sequence[int], is_counted: bool, now_ms: int) -> None:
+        """The log names other voters from here on (K30). What one that was none has counts from its next
+        fetch on, which acknowledges it."""
+        known = self.voters | self.observers
+        self.is_counted = is_counted
+        for voter_id, progress in self.voters.items():
+            if voter_id not in other_voters:
+                self.observers[voter_id] = progress
+                # What it said came from the disk that is taken out: a later fetch tells of the next one.
+                progress.directory_id, progress.last_caught_up_ms = None, NEVER_MS
+                self.calls.drop(voter_id)
+        for voter_id in other_voters:
+            if voter_id in self.voters:
+                continue
+            self.observers.pop(voter_id, None)
+            known.setdefault(voter_id, Progress()).end_offset = UNKNOWN_OFFSET
+            self.calls.add(voter_id, now_ms)
+        self.voters = {voter_id: known[voter_id] for voter_id in other_voters}
+
+    def living_voters(self, voter_ids: Iterable[int], since_ms: int) -> set[int]:
+        """Those of these voters, of which this leader may be one, that it has heard of since then."""
+        known = self.voters | self.observers
+        return {id for id in voter_ids if id not in known or known[id].heard_ms >= since_ms}
 
     def successors(self) -> tuple[int, ...]:
         """The other voters, longest log first, then by id (K6)."""
@@ -126,7 +182,7 @@ class Leader:
 
     def describe_voters(self, own: QuorumReplica, to_wall_ms: int) -> tuple[QuorumReplica, ...]:
         """Rows of DescribeQuorum by id (K16). `to_wall_ms` converts monotonic times to wall-clock times."""
-        rows = [own, *_rows(self.voters, to_wall_ms)]
+        rows = [*([own] if self.is_counted else []), *_rows(self.voters, to_wall_ms)]
         return tuple(sorted(rows, key=lambda row: row.replica_id))
 
     def describe_observers(self, to_wall_ms: int) -> tuple[QuorumReplica, ...]:

@@ -12,6 +12,8 @@ from holdfast.raft.core import answers, election
 from holdfast.raft.core.config import BATCH_MAX_BYTES, RaftConfig
 from holdfast.raft.core.control_records import (
     LeaderChangeRecord,
+    Voter,
+    VoterNews,
     VotersRecord,
     directory_rows,
     encode_leader_change,
@@ -34,15 +36,23 @@ from holdfast.raft.core.effects import (
     VotersWanted,
 )
 from holdfast.raft.core.fetcher import Fetcher
-from holdfast.raft.core.leadership import Leader
+from holdfast.raft.core.leadership import Leader, VoterChange
 from holdfast.raft.core.log_shape import LogShape
 from holdfast.raft.core.quorum import START_ANEW, BadQuorumState, QuorumState, Votes
 from holdfast.raft.core.roles import LEGAL_MOVES, Candidate, Follower, Prospective, Resigned, Role, Unattached
 from holdfast.raft.core.snapshot_format import SnapshotId
 from holdfast.raft.core.voter_calls import VoterCalls
 from holdfast.raft.core.voter_directories import VoterDirectories
+from holdfast.raft.core.voter_sets import VoterSets, parse_endpoint
 from holdfast.runtime.api import Random
 from holdfast.runtime.stats import Level, LogLine
+
+#: Leaders whose addresses a member keeps while its log does not name them.
+_TOLD_MAX = 16
+_LEADERSHIP_ENDED = (
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    "the leadership ended before the change was committed: ask again whether it is",
+)
 
 
 @dataclass(slots=True)
@@ -73,11 +83,13 @@ class Snapshot:
     last_epoch: int
 
 
-def _check_may_not_know(config: RaftConfig, state: QuorumState, shape: LogShape) -> None:
+def _check_may_not_know(
+    config: RaftConfig, state: QuorumState, shape: LogShape, voter_ids: tuple[int, ...]
+) -> None:
     """Refuse to start a voter whose log is ahead of its quorum-state file. A voter has its epoch on disk
     before its first record (Q-9), so the file was lost, and with it a vote given in this epoch or a later one
     (K5). An observer never votes, and a sole voter appends before its state is written."""
-    if config.is_voter and len(config.voters) > 1:
+    if config.is_voter and voter_ids != (config.node_id,):
         raise BadQuorumState(
             f"quorum-state in {config.folder} is missing or older than the log beside it (it knows epoch "
             f"{state.raft_epoch}, the log ends in epoch {shape.last_epoch}), so this voter no longer knows "
@@ -96,21 +108,33 @@ class Member:
         shape: LogShape,
         directories: VoterDirectories | None = None,
         snapshots: tuple[SnapshotId, ...] = (),
+        sets: VoterSets | None = None,
     ) -> None:
-        """`state`: content of the quorum-state file, or a new one; `shape`: the recovered log; `directories`:
-        what it says of the voters; `snapshots`: those that are kept, ascending, whose last one the owner has
-        loaded. Raises: BadQuorumState."""
+        """`state`: content of the quorum-state file, or a new one; `shape`: the recovered log; `directories`
+        and `sets`: what it says of the voters; `snapshots`: those that are kept, ascending, whose last one
+        the owner has loaded. Raises: BadQuorumState."""
         self.config = config
         self.random = random
         self.shape = shape
         self.directories = directories or VoterDirectories()
+        self.sets = sets or VoterSets()
+        #: `{node: (host, port)}` of leaders that peers have told of and this log names not yet (K30)
+        self._told_addresses: dict[int, tuple[str, int]] = {}
+        #: the voters' ids, ascending, by the log's end, or by the configuration while the log names none
+        self.voter_ids: tuple[int, ...] = ()
+        #: the same without this node
+        self.other_voters: tuple[int, ...] = ()
+        #: this node, with this directory, is one of them: its vote and its log make a majority
+        self.is_counted = False
+        #: it may run and lead: it is one of them, or was before the last change, which may come to nothing
+        self.is_voter = False
         #: the state that is surely on disk (Q-9)
         self.durable_state = state
         if shape.last_epoch > state.raft_epoch:
             # The log proves an epoch that the file does not have.
-            _check_may_not_know(config, state, shape)
+            _check_may_not_know(config, state, shape, self._count_voters())
             state = state.of_epoch(shape.last_epoch)
-        if len(config.voters) == 1:
+        if not self.sets.latest and self._count_voters() == (config.node_id,):
             state = state.admitted()  # no other voter has relied on it
         #: epoch, vote and leader; changed by `_set_state`, and the epoch never falls (Q-6)
         self.state = state
@@ -126,7 +150,8 @@ class Member:
         #: the last piece of a snapshot is saved, and the log is about to begin at its end: no fetches,
         #: elections or appends
         self.is_installing = False
-        self.fetcher = Fetcher(config.other_voters, config.retry_backoff_ms)
+        self.fetcher = Fetcher((), config.retry_backoff_ms)
+        self._read_voters()
         #: a leader has given its high watermark, and this log holds everything below it
         self.has_caught_up = False
         #: lost elections in a row; they set the back-off
@@ -170,6 +195,100 @@ class Member:
         """It may ask for votes. A new directory only as long as its log is empty, for the first election of a
         new cluster (K8)."""
         return self.state.is_admitted or self.shape.log_end_offset == 0
+
+    # --- voters (K30) ----------------------------------------------------------------------------------
+
+    @property
+    def names_voters(self) -> bool:
+        """The log says which nodes are voters, committed or not; else the configuration does."""
+        return bool(self.sets.latest)
+
+    def _count_voters(self) -> tuple[int, ...]:
+        named = tuple(voter.voter_id for voter in self.sets.latest)
+        return named or tuple(sorted(self.config.voters))
+
+    def _read_voters(self) -> None:
+        config, sets = self.config, self.sets
+        self.voter_ids = self._count_voters()
+        self.other_voters = tuple(id for id in self.voter_ids if id != config.node_id)
+        if self.names_voters:
+            self.is_counted = self._is_in(sets.latest)
+            # Who takes itself out, and alone has that on its disk, is needed to bring it to the others.
+            is_open = sets.latest_offset >= self.high_watermark
+            self.is_voter = self.is_counted or (is_open and self._is_in(sets.below(sets.latest_offset)))
+            # Those of the configuration, too, for a log that ends where all whom it names are gone.
+            others = {*self.other_voters, *config.voters} - {config.node_id}
+            self.fetcher.others = tuple(sorted(others))
+            self._set_state(self.state.of_version(1))
+            if self.is_counted:
+                # The set names the directory: it has lost nothing. Another with this id is another voter.
+                self._set_state(self.state.admitted())
+        else:
+            self.is_voter = self.is_counted = config.is_voter and config.node_id in config.voters
+            self.fetcher.others = config.other_voters
+
+    def _is_in(self, voters: tuple[Voter, ...]) -> bool:
+        key = self.config.node_id, self.state.directory_id
+        return any((voter.voter_id, voter.directory_id) == key for voter in voters)
+
+    def see_voters(self) -> None:
+        """The log's end has moved: take the voters from there."""
+        was_voter, role = self.is_voter, self.role
+        self._read_voters()
+        if isinstance(role, Leader):
+            role.take_voters(self.other_voters, self.is_counted, self.now_ms)
+        elif isinstance(role, Follower) and was_voter != self.is_voter:
+            role.deadline_ms = self.fetch_deadline_ms()
+        elif isinstance(role, Unattached) and was_voter != self.is_voter:
+            role.deadline_ms = self._run_deadline_ms() if self.is_voter else None
+
+    def hear(self, offset: int, news: VoterNews) -> None:
+        """A control batch at `offset`, behind all others, tells of the voters."""
+        if news.directories:
+            self.directories.append(offset, news.directories)
+        if news.kraft_version:
+            self._set_state(self.state.of_version(1))
+        if news.voters:
+            self.sets.append(offset, news.voters)
+            self.see_voters()
+
+    def address_of(self, node_id: int) -> tuple[str, int] | None:
+        """Where a voter, or a leader that this log does not name yet, is reached; None when that is not
+        known."""
+        named = self.sets.find(node_id)
+        if named is not None:
+            return named.host, named.port
+        return self._told_addresses.get(node_id) or self.config.voters.get(node_id)
+
+    def told_of(self, leader_id: int, endpoint: str | None) -> None:
+        """A peer says where the leader is reached. Peers whose log names no voters say nothing."""
+        address = parse_endpoint(endpoint)
+        if address is not None and leader_id >= 0 and leader_id != self.config.node_id:
+            self._keep_address(leader_id, address)
+
+    def _keep_address(self, leader_id: int, address: tuple[str, int]) -> None:
+        self._told_addresses.pop(leader_id, None)
+        self._told_addresses[leader_id] = address
+        if len(self._told_addresses) > _TOLD_MAX:
+            del self._told_addresses[next(iter(self._told_addresses))]
+
+    def _keep_leaders_address(self, leader_id: int) -> None:
+        """A log that is cut, or names other voters, may name this leader no more, and it leads on."""
+        address = self.address_of(leader_id)
+        if self.names_voters and address is not None:
+            self._keep_address(leader_id, address)
+
+    @property
+    def leader_endpoint(self) -> str | None:
+        """What to tell peers of where the leader is; None while the log names no voters."""
+        address = None if self.leader_id is None else self.address_of(self.leader_id)
+        return f"{address[0]}:{address[1]}" if address is not None and self.names_voters else None
+
+    def may_lead(self, node_id: int) -> bool:
+        """This node can follow that one: it is another voter, or where it is was told."""
+        return node_id in self.other_voters or (
+            node_id != self.config.node_id and node_id in self._told_addresses
+        )
 
     def snapshot(self) -> Snapshot:
         return Snapshot(
@@ -221,18 +340,22 @@ class Member:
     # --- deadlines -------------------------------------------------------------------------------------
 
     def election_deadline_ms(self) -> int:
-        if len(self.config.voters) == 1:
+        if self._is_alone:
             return self.now_ms
         return self.now_ms + election.election_timeout_ms(self.config, self.random)
 
+    @property
+    def _is_alone(self) -> bool:
+        return self.voter_ids == (self.config.node_id,)
+
     def _run_deadline_ms(self) -> int:
         """When to ask for pre-votes if no other voter has led before."""
-        if self.cannot_lead is None or len(self.config.voters) == 1:
+        if self.cannot_lead is None or self._is_alone:
             return self.election_deadline_ms()
         return self.now_ms + election.rest_ms(self.config, self.random, self._idle_terms)
 
     def fetch_deadline_ms(self) -> int | None:
-        return self.now_ms + self.config.fetch_timeout_ms if self.config.is_voter else None
+        return self.now_ms + self.config.fetch_timeout_ms if self.is_voter else None
 
     def _retry_deadline_ms(self) -> int:
         if self.cannot_lead is not None:
@@ -251,7 +374,7 @@ class Member:
 
     def ranked_delay_ms(self, gone_leader_id: int | None) -> int:
         """Delay before this voter runs for election after its leader is gone (D9)."""
-        successors = election.successors_of(self.config, gone_leader_id)
+        successors = election.successors_of(self.voter_ids, gone_leader_id)
         return election.ranked_delay_ms(self.config, self.random, successors)
 
     def calls_to(self, voter_ids: tuple[int, ...]) -> VoterCalls:
@@ -262,7 +385,8 @@ class Member:
     def _enter(self, role: Role) -> None:
         """Change the role; the only place that does (Q-5)."""
         assert type(role) in LEGAL_MOVES[type(self.role)], f"{self.snapshot()} to {role}"
-        assert self.config.is_voter or isinstance(role, (Unattached, Follower)), "an observer never votes"
+        may_vote = self.is_voter or isinstance(role, Resigned)
+        assert may_vote or isinstance(role, (Unattached, Follower)), "an observer never runs"
         left, self.role = self.role, role
         if isinstance(left, Leader):
             for parked in left.take_all_parked():
@@ -270,6 +394,8 @@ class Member:
             for token, _, _ in left.additions:
                 text = "the leadership ended before the change was committed: ask again whether it is"
                 self.reply(token, answers.not_added((ErrorCode.NOT_LEADER_OR_FOLLOWER, text)))
+            if (change := left.change) is not None:
+                self.reply(change.token, answers.not_changed(change.kind, _LEADERSHIP_ENDED))
         self.fetcher.reset()
         if not self.is_installing:
             self.download = None
@@ -284,15 +410,16 @@ class Member:
         # Early, since pre-votes disturb no other voter: a cluster that starts as a whole has a leader at
         # once.
         soon_ms = self.now_ms
-        if len(config.voters) > 1:
+        if len(self.voter_ids) > 1:
             soon_ms += self.ranked_delay_ms(state.leader_id)
         if state.leader_id == config.node_id and config.is_voter:
             # Never leads again silently: others may follow a newer leader, and an epoch has one log (N-1).
             self.role = Resigned(self.calls_to(()), soon_ms)
-        elif state.leader_id is not None and state.leader_id in config.voters:
+        elif state.leader_id is not None and state.leader_id in self.voter_ids:
+            self._keep_leaders_address(state.leader_id)
             self.role = Follower(state.leader_id, self.fetch_deadline_ms())
         else:
-            self.role = Unattached(soon_ms if config.is_voter else None)
+            self.role = Unattached(soon_ms if self.is_voter else None)
 
     def become_unattached(self, raft_epoch: int, voted_for: int | None = None) -> None:
         """Enter a later epoch without a leader, or vote in this epoch."""
@@ -301,13 +428,14 @@ class Member:
             # A new directory votes in the first election of a cluster only, and counts from then on (K8).
             state = state.of_epoch(raft_epoch, voted_for, state.leader_id).admitted()
         self._set_state(state)
-        self._enter(Unattached(self._run_deadline_ms() if self.config.is_voter else None))
+        self._enter(Unattached(self._run_deadline_ms() if self.is_voter else None))
 
     def become_follower(self, raft_epoch: int, leader_id: int) -> None:
         """Follow the leader of this or a later epoch."""
         voted_for = self.state.voted_for if raft_epoch == self.state.raft_epoch else None
         self._set_state(self.state.of_epoch(raft_epoch, voted_for, leader_id))
         self._failed_elections = 0
+        self._keep_leaders_address(leader_id)
         self._enter(Follower(leader_id, self.fetch_deadline_ms()))
 
     def become_prospective(self) -> None:
@@ -319,8 +447,13 @@ class Member:
         if isinstance(role, Candidate) and not role.is_backing_off:
             self._failed_elections += 1
         # A new directory cannot know whether the cluster is new, or only its disk: all voters must say (K8).
-        votes = Votes(len(config.voters), config.node_id, needs_all=not self.state.is_admitted)
-        calls = self.calls_to(config.other_voters)
+        votes = Votes(
+            len(self.voter_ids),
+            config.node_id,
+            needs_all=not self.state.is_admitted,
+            counts_own=self.is_counted,
+        )
+        calls = self.calls_to(self.other_voters)
         self._enter(Prospective(leader_id, is_gone, votes, calls, self.election_deadline_ms()))
         if votes.is_won:
             self.become_candidate(votes)
@@ -329,7 +462,7 @@ class Member:
         """A majority refused the pre-vote, or its time is over (K2)."""
         self._failed_elections += 1
         if not self.state.is_admitted:
-            others = ", ".join(map(str, self.config.other_voters))
+            others = ", ".join(map(str, self.other_voters))
             self.note(
                 f"this voter's directory is new, so it waits. In a new cluster: start the voters {others}, "
                 "too, the first election needs all of them. If its disk was lost or replaced: take the new "
@@ -349,9 +482,9 @@ class Member:
         """Run for election in a new epoch, with the own vote, after the pre-votes were won (K2)."""
         config, bootstraps = self.config, not self.state.is_admitted
         self._set_state(self.state.of_epoch(self.state.raft_epoch + 1, config.node_id).admitted())
-        votes = Votes(len(config.voters), config.node_id)
+        votes = Votes(len(self.voter_ids), config.node_id, counts_own=self.is_counted)
         votes.directories = dict(pre_votes.directories)
-        calls = self.calls_to(config.other_voters)
+        calls = self.calls_to(self.other_voters)
         self._enter(Candidate(votes, calls, self.election_deadline_ms(), bootstraps=bootstraps))
         if votes.is_won:
             self.become_leader(votes)
@@ -368,14 +501,18 @@ class Member:
         config = self.config
         self._set_state(self.state.of_epoch(self.state.raft_epoch, config.node_id, config.node_id))
         self._failed_elections = 0
-        begin = self.calls_to(config.other_voters)
-        self._enter(Leader.elected(config.other_voters, self.shape.log_end_offset, begin, self.now_ms))
+        begin = self.calls_to(self.other_voters)
+        leader = Leader.elected(self.other_voters, self.shape.log_end_offset, begin, self.now_ms)
+        leader.is_counted = self.is_counted
+        self._enter(leader)
         # Records of older epochs commit only together with one of this epoch (K12).
         directories = votes.directories | self.directories.known
         if self.state.directory_id is not None:
             directories[config.node_id] = self.state.directory_id
+        if self.names_voters:
+            directories = {voter.voter_id: voter.directory_id for voter in self.sets.latest}
         change = LeaderChangeRecord(
-            config.node_id, tuple(sorted(config.voters)), votes.granting_voters, directory_rows(directories)
+            config.node_id, self.voter_ids, votes.granting_voters, directory_rows(directories)
         )
         self.directories.append(self.shape.log_end_offset, directories)
         self.append((encode_leader_change(change),), Control.LEADER_CHANGE)
@@ -385,7 +522,7 @@ class Member:
         leader = self.role
         assert isinstance(leader, Leader), "only a leader can resign"
         self.note(f"resigning as leader of epoch {self.state.raft_epoch}: {reason}")
-        calls = self.calls_to(self.config.other_voters)
+        calls = self.calls_to(self.other_voters)
         if self.cannot_lead is not None:
             self._idle_terms += 1
         self._enter(Resigned(calls, self._run_deadline_ms(), leader.successors()))
@@ -414,12 +551,15 @@ class Member:
         may stay ahead of them in an epoch without a leader, and the leader that a majority follows answers no
         fetch of a later epoch than its own.
         """
-        known_leader = leader_id if leader_id in self.config.other_voters else None
+        known_leader = leader_id if self.may_lead(leader_id) else None
         if raft_epoch < self.state.raft_epoch:
             return False
-        if raft_epoch == self.state.raft_epoch and (known_leader is None or self.state.leader_id is not None):
-            return False
-        if known_leader is None and not self.config.is_voter:
+        if raft_epoch == self.state.raft_epoch:
+            # A start with a log that does not name its leader yet leaves it out.
+            is_again = self.state.leader_id == known_leader and isinstance(self.role, Unattached)
+            if known_leader is None or not (self.state.leader_id is None or is_again):
+                return False
+        if known_leader is None and not self.is_voter:
             return False
         if known_leader is None:
             self.become_unattached(raft_epoch)
@@ -447,13 +587,32 @@ class Member:
             self.out.append(VotersWanted())
 
     def name_directories(self) -> None:
-        """Append a Voters record with the directories that are wanted (K8)."""
+        """Append a Voters record with the directories that are wanted (K8), or with the change of the voters
+        that is under way (K30)."""
         leader = self.role
         assert isinstance(leader, Leader), "only the leader appends, in its own epoch (A-15)"
         directories = self.directories.known | leader.wanted
         leader.wanted = {}
-        self.directories.append(self.shape.log_end_offset, directories)
-        self.append((encode_voters(VotersRecord(directory_rows(directories))),), Control.VOTERS)
+        record, change, offset = (
+            VotersRecord(directory_rows(directories)),
+            leader.change,
+            self.shape.log_end_offset,
+        )
+        if change is not None and change.offset is None:
+            voters = change.voters or ()
+            if voters:
+                directories = {voter.voter_id: voter.directory_id for voter in voters}
+                change.offset = offset
+            record = VotersRecord(directory_rows(directories), 1, voters)
+        self.append((encode_voters(record),), Control.VOTERS)
+        self.hear(offset, VoterNews(directories, record.kraft_version, record.voters))
+
+    def want_change(self, change: VoterChange) -> None:
+        """The log shall have it. The owner, who counts the offsets of its records, says when."""
+        leader = self.role
+        assert isinstance(leader, Leader), "only the leader appends, in its own epoch (A-15)"
+        leader.change = change
+        self.out.append(VotersWanted())
 
     def append(self, values: tuple[bytes, ...], control: Control | None = None) -> None:
         """Append the leader's own batch."""
@@ -484,14 +643,20 @@ class Member:
             self.high_watermark = to_offset
             self.out.append(Committed(to_offset))
             self._see_admission()
+            if self.is_voter and not self.is_counted:
+                self.see_voters()  # the change that took it out may be committed now
 
-    def installed(self, id: SnapshotId, directories: dict[int, bytes]) -> None:
+    def installed(
+        self, id: SnapshotId, directories: dict[int, bytes], voters: tuple[Voter, ...] = ()
+    ) -> None:
         """The log is empty and begins at the end of the leader's snapshot (K14)."""
         assert self.is_installing, "only the snapshot that was fetched is installed"
         self.is_installing, self.download = False, None
         self.snapshots = (id,)
         self.shape.reset_to(id.position)
-        self.directories = VoterDirectories([(id.offset - 1, directories)] if directories else [])
+        self.directories, self.sets = VoterDirectories(), VoterSets()
+        self.see_voters()
+        self.hear(id.offset - 1, VoterNews(directories, voters=voters))
         self.raise_high_watermark(id.offset)
         if isinstance(self.role, Follower):
             self.role.deadline_ms = self.fetch_deadline_ms()
@@ -508,4 +673,4 @@ class Member:
     def not_leader(self, asked_epoch: int | None = None) -> RaftResponse:
         """The answer to a fetch that this member does not serve: why, and where the leader is (K10)."""
         epoch, is_voter = self.state.raft_epoch, self.config.is_voter
-        return answers.not_leader(asked_epoch, epoch, self.leader_hint, is_voter)
+        return answers.not_leader(asked_epoch, epoch, self.leader_hint, is_voter, self.leader_endpoint)

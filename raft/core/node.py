@@ -16,8 +16,9 @@ from holdfast.protocol.messages.quorum import (
     VoteRequest,
     VoteResponse,
 )
-from holdfast.raft.core import following, serving
+from holdfast.raft.core import following, serving, voter_changes
 from holdfast.raft.core.config import RaftConfig
+from holdfast.raft.core.control_records import Voter
 from holdfast.raft.core.effects import (
     Answered,
     CannotLead,
@@ -47,6 +48,7 @@ from holdfast.raft.core.quorum import FIRST_EPOCH, QuorumState
 from holdfast.raft.core.roles import Candidate, Follower, Prospective, Resigned, Unattached
 from holdfast.raft.core.snapshot_format import SnapshotId
 from holdfast.raft.core.voter_directories import VoterDirectories
+from holdfast.raft.core.voter_sets import VoterSets
 from holdfast.rpc.core.failures import CallFailure
 from holdfast.runtime.api import Random
 
@@ -62,12 +64,13 @@ class RaftNode:
         shape: LogShape,
         directories: VoterDirectories | None = None,
         snapshots: tuple[SnapshotId, ...] = (),
+        sets: VoterSets | None = None,
     ) -> None:
-        """`state`: content of the quorum-state file; `shape`: the recovered log; `directories`: what it says
-        of the voters; `snapshots`: those that are kept. Raises: ValueError, BadQuorumState."""
+        """`state`: content of the quorum-state file; `shape`: the recovered log; `directories` and `sets`:
+        what it says of the voters; `snapshots`: those that are kept. Raises: ValueError, BadQuorumState."""
         config.validate()
         self._config = config
-        self._member = Member(config, random, state, shape, directories, snapshots)
+        self._member = Member(config, random, state, shape, directories, snapshots, sets)
 
     @property
     def raft_epoch(self) -> int:
@@ -101,6 +104,20 @@ class RaftNode:
         """`{voter: directory id}` as the log names them below `offset`."""
         return self._member.directories.below(offset)
 
+    def voters_below(self, offset: int) -> tuple[Voter, ...]:
+        """The voters, by id, as the log names them below `offset`; empty when it leaves that to the
+        configuration."""
+        return self._member.sets.below(offset)
+
+    @property
+    def voter_ids(self) -> tuple[int, ...]:
+        """The voters at the log's end, ascending, committed or not."""
+        return self._member.voter_ids
+
+    def address_of(self, node_id: int) -> tuple[str, int] | None:
+        """(host, port) of a voter or a leader, None when it is not known."""
+        return self._member.address_of(node_id)
+
     @property
     def now_ms(self) -> int:
         """Time of the last event."""
@@ -132,6 +149,7 @@ class RaftNode:
             times.append(role.check_quorum_deadline_ms(self._config.check_quorum_timeout_ms))
             times.append(role.next_parked_deadline_ms())
             times.append(member.hand_over_ms())
+            times.append(None if role.change is None else role.change.deadline_ms)
         elif not member.is_log_changing:
             times.append(role.deadline_ms)
         if isinstance(role, (Unattached, Follower)):
@@ -172,8 +190,8 @@ class RaftNode:
                     member.shape.trim_to(log_start.position)
             case PieceSaved() | SnapshotRefused():
                 following.piece_saved(member, event)
-            case SnapshotInstalled(id, directories):
-                member.installed(id, directories)
+            case SnapshotInstalled(id, directories, voters):
+                member.installed(id, directories, voters)
             case Persisted(state):
                 member.durable_state = state
             case Resign(reason):
@@ -204,6 +222,7 @@ class RaftNode:
             else:
                 serving.answer_parked(member, role)
                 serving.answer_added(member, role)
+                voter_changes.go_on(member, role)
             return
         if role.deadline_ms is None or role.deadline_ms > member.now_ms or member.is_log_changing:
             return
@@ -235,11 +254,13 @@ class RaftNode:
         epoch = state.raft_epoch
         match role:
             case Leader():
-                return BeginQuorumEpochRequest(cluster_id, node_id, epoch, voter_id)
+                endpoint = self._member.leader_endpoint
+                return BeginQuorumEpochRequest(cluster_id, node_id, epoch, voter_id, endpoint)
             case Resigned():
                 return EndQuorumEpochRequest(cluster_id, node_id, epoch, role.preferred_successors)
             case Prospective() | Candidate():
                 last_epoch = max(FIRST_EPOCH, shape.last_epoch)
+                named = self._member.sets.find(voter_id)
                 is_pre_vote = isinstance(role, Prospective)
                 return VoteRequest(
                     cluster_id,
@@ -251,6 +272,7 @@ class RaftNode:
                     is_pre_vote,
                     state.directory_id,
                     bootstraps=role.bootstraps if isinstance(role, Candidate) else not state.is_admitted,
+                    voter_directory_id=named.directory_id if named is not None else None,
                 )
 
     # --- outcomes of requests --------------------------------------------------------------------------

@@ -40,6 +40,14 @@ class Progress:
     counts: bool = True
     #: the directory of a voter's last fetch that was refused because the log names another (K8)
     refused_directory: bytes | None = None
+    #: the directory of its last fetch, None for a broker
+    directory_id: bytes | None = None
+    #: 1: its last fetch said that it has noted that the log may name the voters (K30); -1: an earlier build
+    kraft_version: int = -1
+
+    def has_caught_up_since(self, time_ms: int) -> bool:
+        """It had all at that time or later."""
+        return self.last_caught_up_ms >= time_ms
 
     def on_fetch(self, fetch_offset: int, log_end_offset: int, now_ms: int) -> None:
         """The replica fetches from `fetch_offset`, up to which its log equals the leader's.

@@ -6,11 +6,12 @@ Knows neither nodes nor roles.
 import json
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 #: Epoch before the first election; no batch carries it.
 FIRST_EPOCH = 0
-_STATE_VERSION = 0
+#: The file is of version 1 once the log may name the voters (K30): builds that do not know of that refuse it.
+_STATE_VERSION_MAX = 1
 #: epochs and ids are int32 on the wire
 _INT32_MAX = (1 << 31) - 1
 
@@ -39,11 +40,14 @@ class Votes:
 
     __slots__ = ("_granted", "_needed", "_rejected", "_voter_count", "directories")
 
-    def __init__(self, voter_count: int, own_id: int, *, needs_all: bool = False) -> None:
-        """`needs_all`: all voters must grant, not only a majority."""
+    def __init__(
+        self, voter_count: int, own_id: int, *, needs_all: bool = False, counts_own: bool = True
+    ) -> None:
+        """`needs_all`: all voters must grant, not only a majority; `counts_own`: the candidate is one of
+        them."""
         self._voter_count = voter_count
         self._needed = voter_count if needs_all else majority_count(voter_count)
-        self._granted = {own_id}
+        self._granted = {own_id} if counts_own else set()
         self._rejected: set[int] = set()
         #: {voter: directory id} of those that granted it, as far as they named one
         self.directories: dict[int, bytes] = {}
@@ -101,21 +105,29 @@ class QuorumState:
     #: this directory votes and counts (K8). False for a new one: the voter may have lost another, with votes
     #: and records that the others rely on
     is_admitted: bool = True
+    #: 1: the log may name the voters (K30); never falls; told where it matters
+    kraft_version: int = field(default=0, repr=False)
 
     def of_epoch(
         self, raft_epoch: int, voted_for: int | None = None, leader_id: int | None = None
     ) -> "QuorumState":
         """The state of the same directory with this epoch, vote and leader."""
-        return QuorumState(raft_epoch, voted_for, leader_id, self.directory_id, self.is_admitted)
+        return replace(self, raft_epoch=raft_epoch, voted_for=voted_for, leader_id=leader_id)
 
     def admitted(self) -> "QuorumState":
         """This state, and the directory counts."""
         return replace(self, is_admitted=True)
 
+    def of_version(self, kraft_version: int) -> "QuorumState":
+        """This state under these rules, or under later ones that it has."""
+        return replace(self, kraft_version=max(self.kraft_version, kraft_version))
+
     def allows(self, later: "QuorumState") -> bool:
         """True when `later` may follow this state: it keeps the vote and the leader of the epoch (Q-6), and
         the directory."""
         if self.directory_id != later.directory_id or self.is_admitted > later.is_admitted:
+            return False
+        if self.kraft_version > later.kraft_version:
             return False
         if later.raft_epoch != self.raft_epoch:
             return later.raft_epoch > self.raft_epoch
@@ -128,7 +140,7 @@ class QuorumState:
             "leaderId": -1 if self.leader_id is None else self.leader_id,
             "leaderEpoch": self.raft_epoch,
             "votedId": -1 if self.voted_for is None else self.voted_for,
-            "data_version": _STATE_VERSION,
+            "data_version": self.kraft_version,
         }
         if self.directory_id is not None:
             fields |= {"directoryId": self.directory_id.hex(), "admitted": self.is_admitted}
@@ -146,8 +158,10 @@ class QuorumState:
             numbers = [fields[name] for name in ("leaderEpoch", "votedId", "leaderId")]
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise DamagedQuorumState(f"quorum-state cannot be read ({error!r})") from None
-        if version != _STATE_VERSION:
-            raise BadQuorumState(f"quorum-state has version {version}, this software reads {_STATE_VERSION}")
+        if type(version) is not int or not 0 <= version <= _STATE_VERSION_MAX:
+            raise BadQuorumState(
+                f"quorum-state has version {version}, this software reads 0 to {_STATE_VERSION_MAX}"
+            )
         if stored_id != cluster_id:
             raise BadQuorumState(
                 f"quorum-state belongs to cluster {stored_id}, this node is set up for {cluster_id}: "
@@ -169,6 +183,7 @@ class QuorumState:
             None if leader == -1 else leader,
             None if directory is None else bytes.fromhex(directory),
             is_admitted,
+            version,
         )
 
 

@@ -4,6 +4,8 @@ K10).
 Owns nothing; every function takes the member and adds the answer to its effects.
 """
 
+from dataclasses import replace
+
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.fetch import CONSUMER_REPLICA_ID, FetchRequest, FetchResponse
 from holdfast.protocol.messages.quorum import (
@@ -14,12 +16,14 @@ from holdfast.protocol.messages.quorum import (
     FetchSnapshotRequest,
     QuorumEpochResponse,
     QuorumReplica,
+    RemoveRaftVoterRequest,
     ResignQuorumLeaderRequest,
     ResignQuorumLeaderResponse,
+    UpgradeQuorumRequest,
     VoteRequest,
     VoteResponse,
 )
-from holdfast.raft.core import answers, election
+from holdfast.raft.core import answers, election, voter_changes
 from holdfast.raft.core.effects import RaftRequest, Read, ReadPiece
 from holdfast.raft.core.leadership import Leader
 from holdfast.raft.core.member import Member
@@ -47,11 +51,17 @@ def serve(member: Member, token: int, request: RaftRequest, wall_ms: int) -> Non
             _add_voter(member, token, request)
         case ResignQuorumLeaderRequest():
             _resign(member, token, request)
+        case RemoveRaftVoterRequest() | UpgradeQuorumRequest():
+            voter_changes.ask(member, token, request)
 
 
 def _vote(member: Member, token: int, request: VoteRequest) -> None:
-    refusal = answers.check_vote(request, member.config, member.state.raft_epoch) or (
-        answers.check_directory(request.candidate_id, request.directory_id, member.directories)
+    kraft_version = member.state.kraft_version
+    is_named = kraft_version >= 1 and request.voter_directory_id is not None
+    refusal = answers.check_vote(request, member.config, member.state.raft_epoch, kraft_version) or (
+        answers.check_named(request.voter_directory_id, member.state)
+        if is_named
+        else answers.check_directory(request.candidate_id, request.directory_id, member.directories)
     )
     granted = False
     if refusal is None:
@@ -60,7 +70,8 @@ def _vote(member: Member, token: int, request: VoteRequest) -> None:
         candidate = LogPosition(request.last_epoch, request.last_epoch_end_offset)
         own = LogPosition(max(FIRST_EPOCH, member.shape.last_epoch), member.shape.log_end_offset)
         is_first = request.bootstraps and own.end_offset == candidate.end_offset == 0
-        if not (member.state.is_admitted or is_first):
+        # A set that names this directory proves that it has lost nothing (K30).
+        if not (member.state.is_admitted or is_first or is_named):
             pass  # a new directory votes in the first election of a cluster only (K8)
         elif request.pre_vote:
             granted = election.may_grant_pre_vote(member.role, own, candidate)
@@ -79,13 +90,14 @@ def _vote(member: Member, token: int, request: VoteRequest) -> None:
 def _begin_epoch(member: Member, token: int, request: BeginQuorumEpochRequest) -> None:
     refusal = answers.check_begin(request, member.config, member.state)
     if refusal is None:
+        member.told_of(request.leader_id, request.leader_endpoint)
         member.learn(request.raft_epoch, request.leader_id)
         assert member.state.leader_id == request.leader_id, "one leader in an epoch (Q-1)"
     _answer_epoch(member, token, refusal)
 
 
 def _end_epoch(member: Member, token: int, request: EndQuorumEpochRequest) -> None:
-    refusal = answers.check_end(request, member.config, member.state)
+    refusal = answers.check_end(request, member.config, member.state, member.names_voters)
     if refusal is None:
         member.learn(request.raft_epoch, request.leader_id)
         successors = request.preferred_successors
@@ -115,7 +127,9 @@ def _describe(member: Member, token: int, wall_ms: int) -> None:
 
 def _resign(member: Member, token: int, request: ResignQuorumLeaderRequest) -> None:
     is_leader, epoch = isinstance(member.role, Leader), member.state.raft_epoch
-    refusal = answers.check_resign(request.raft_epoch, is_leader, member.config, epoch, member.leader_hint)
+    refusal = answers.check_resign(
+        request.raft_epoch, is_leader, member.config, epoch, member.leader_hint, member.other_voters
+    )
     if refusal is None and request.raft_epoch == epoch:
         member.resign("an operator asked for it (K6)")
     member.reply(token, ResignQuorumLeaderResponse(*(refusal or (ErrorCode.NONE, None))))
@@ -127,6 +141,9 @@ def _resign(member: Member, token: int, request: ResignQuorumLeaderRequest) -> N
 def _add_voter(member: Member, token: int, request: AddRaftVoterRequest) -> None:
     """Name the new directory of a voter in the log; the answer waits until that is committed."""
     leader = member.role
+    if member.names_voters or request.endpoint is not None:
+        voter_changes.ask(member, token, request)
+        return
     if not isinstance(leader, Leader):
         text = f"not the leader: ask node {member.leader_hint}, or again later"
         member.reply(token, answers.not_added((ErrorCode.NOT_LEADER_OR_FOLLOWER, text)))
@@ -185,6 +202,8 @@ def _check_directory(
     voter, directory_id = leader.voters.get(request.replica_id), request.voter_directory_id
     if voter is None:
         return None
+    if member.names_voters:
+        return answers.check_key(request.replica_id, directory_id, member.directories)
     refusal = answers.check_directory(request.replica_id, directory_id, member.directories)
     if refusal is not None:
         voter.refused_directory = directory_id
@@ -198,7 +217,7 @@ def _take_directory(member: Member, leader: Leader, request: FetchRequest) -> an
     refusal = _check_directory(member, leader, request)
     if voter is None or refusal is not None:
         return refusal
-    voter.counts = request.is_admitted
+    voter.counts = request.is_admitted or member.names_voters
     if directory_id is not None and request.replica_id not in member.directories.known:
         member.want_directory(request.replica_id, directory_id)
     return None
@@ -209,14 +228,20 @@ def _take_directory(member: Member, leader: Leader, request: FetchRequest) -> an
 
 def _fetch(member: Member, token: int, request: FetchRequest) -> None:
     config, shape = member.config, member.shape
-    refusal = answers.check_fetch(request, config)
+    refusal = None
+    if member.names_voters and request.voter_ids is not None:
+        refusal = answers.check_earlier_build(request, member.voter_ids)
+        request = replace(request, voter_ids=None)
+    refusal = refusal or answers.check_fetch(request, config)
     if refusal is not None:
         member.reply(token, FetchResponse(*refusal, ()))
         return
     row = request.partitions[0]
     epochs_ahead = row.current_leader_epoch - member.state.raft_epoch
-    is_other = member.directories.is_other(request.replica_id, request.voter_directory_id)
-    if 0 < epochs_ahead <= answers.EPOCH_JUMP_MAX and request.replica_id in config.voters and not is_other:
+    is_other = member.directories.is_other(request.replica_id, request.voter_directory_id) or (
+        member.names_voters and request.voter_directory_id is None
+    )
+    if 0 < epochs_ahead <= answers.EPOCH_JUMP_MAX and request.replica_id in member.voter_ids and not is_other:
         # Only voters' epochs are believed (K3), so that no other node can disturb the quorum.
         member.become_unattached(row.current_leader_epoch)
     role = member.role
@@ -253,6 +278,7 @@ def _fetch(member: Member, token: int, request: FetchRequest) -> None:
         # An earlier fetch of the same node, which no longer waits for it, or one of another node with its id.
         member.reply(progress.parked.token, answers.displaced(request.replica_id))
     progress.parked = ParkedFetch(token, row.fetch_offset, max_bytes, member.now_ms + wait_ms)
+    progress.directory_id, progress.kraft_version = request.voter_directory_id, request.kraft_version
     progress.on_fetch(row.fetch_offset, shape.log_end_offset, member.now_ms)
     member.advance()
 

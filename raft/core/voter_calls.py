@@ -51,3 +51,12 @@ class VoterCalls:
     def done(self, voter_id: int) -> None:
         """The voter needs no call any more."""
         self._due_ms.pop(voter_id, None)
+
+    def add(self, voter_id: int, now_ms: int) -> None:
+        """Ask one more voter."""
+        self._due_ms[voter_id], self._attempts[voter_id] = now_ms, 0
+
+    def drop(self, voter_id: int) -> None:
+        """It is no voter any more: nothing that it answers counts, and it is asked nothing again."""
+        self.done(voter_id)
+        self._in_flight = {call: asked for call, asked in self._in_flight.items() if asked != voter_id}

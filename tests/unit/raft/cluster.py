@@ -157,13 +157,22 @@ class ListSink:
 class Machine:
     """One member: its disk outlives its processes."""
 
-    def __init__(self, cluster: "Cluster", node_id: int, *, is_voter: bool, log_config: LogConfig) -> None:
+    def __init__(
+        self,
+        cluster: "Cluster",
+        node_id: int,
+        *,
+        is_voter: bool,
+        log_config: LogConfig,
+        joins: bool = False,
+    ) -> None:
         self.id = node_id
         self.disk = MemoryDisk()
         self.recorder = Recorder()
         self.tasks = HeldTasks()
         self._cluster = cluster
         self._is_voter = is_voter
+        self._joins = joins
         self._log_config = log_config
         self._clock = MortalClock(cluster.clock)
         self._network = MortalNetwork(cluster.network)
@@ -184,6 +193,7 @@ class Machine:
             FOLDER,
             self._is_voter,
             snapshot_bytes=self._cluster.snapshot_bytes,
+            joins=self._joins,
         )
 
     async def boot(self, *, clean: bool = False) -> None:
@@ -203,7 +213,7 @@ class Machine:
         self.recorder.append_voters = self.driver.append_voters
         if self._is_voter:
             self.server = Server(runtime, self.id, "CONTROLLER", self.driver.handlers())
-            await self.server.start(*self._cluster.voters[self.id])
+            await self.server.start(*self._cluster.addresses[self.id])
         await self.driver.start()
         self.is_running = True
 
@@ -221,7 +231,7 @@ class Machine:
         self._clock.is_dead = True
         self._network.die()
         if self._is_voter:
-            self._cluster.network.kill(self._cluster.voters[self.id][1])
+            self._cluster.network.kill(self._cluster.addresses[self.id][1])
         await self.tasks.cancel_all()
         await settle()
         await self.tasks.cancel_all()
@@ -234,7 +244,7 @@ class Machine:
 
 
 class Cluster:
-    """Voters 1, 2, ... and observers 101, 102, ..."""
+    """Voters 1, 2, ..., controllers that may join them behind, and observers 101, 102, ..."""
 
     def __init__(
         self,
@@ -242,15 +252,18 @@ class Cluster:
         observer_count: int = 0,
         log_config: LogConfig | None = None,
         snapshot_bytes: int | None = None,
+        joiner_count: int = 0,
     ) -> None:
         self.snapshot_bytes = snapshot_bytes
         self.clock = ManualClock()
         self.network = MemoryNetwork(self.clock)
         log_config = log_config or LogConfig(retention_ms=None)
         self.voters = {id: ("localhost", 9000 + id) for id in range(1, voter_count + 1)}
-        ids = [*self.voters, *range(101, 101 + observer_count)]
+        joiners = range(voter_count + 1, voter_count + 1 + joiner_count)
+        self.addresses = self.voters | {id: ("localhost", 9000 + id) for id in joiners}
         self.machines = {
-            id: Machine(self, id, is_voter=id in self.voters, log_config=log_config) for id in ids
+            id: Machine(self, id, is_voter=id in self.addresses, log_config=log_config, joins=id in joiners)
+            for id in [*self.addresses, *range(101, 101 + observer_count)]
         }
 
     def __getitem__(self, node_id: int) -> Machine:
@@ -284,7 +297,7 @@ class Cluster:
     async def ask(self, machine: Machine, request: Any) -> Any:
         """The answer to an operator."""
         runtime, _ = memory_runtime(clock=self.clock, network=self.network)
-        channel = Channel(runtime, *self.voters[machine.id], "operator")
+        channel = Channel(runtime, *self.addresses[machine.id], "operator")
         await channel.connect(1_000)
         call = channel.call_soon(request, 5_000)
         while not call.done():

@@ -15,7 +15,7 @@ from holdfast.protocol.messages.fetch import FetchRequest, FetchResponse
 from holdfast.protocol.messages.quorum import AddRaftVoterRequest, VoteRequest, VoteResponse
 from holdfast.protocol.record_batch import Record, encode_batch, iter_batches, parse_header
 from holdfast.raft.core.config import RaftConfig
-from holdfast.raft.core.control_records import LEADER_CHANGE_KEY, VOTERS_KEY, directories_in
+from holdfast.raft.core.control_records import LEADER_CHANGE_KEY, VOTERS_KEY, directories_in, voter_news_in
 from holdfast.raft.core.effects import (
     Answered,
     Append,
@@ -48,6 +48,7 @@ from holdfast.raft.core.log_shape import LogShape
 from holdfast.raft.core.node import RaftNode
 from holdfast.raft.core.quorum import QuorumState, majority_count
 from holdfast.raft.core.voter_directories import VoterDirectories
+from holdfast.raft.core.voter_sets import VoterSets
 from holdfast.rpc.core.failures import CallFailure
 from holdfast.runtime.memory.machine import SeededRandom
 from holdfast.runtime.stats import LogLine
@@ -95,6 +96,13 @@ class Disk:
         for batch in self.batches:
             if parse_header(batch.data).is_control and (named := directories_in(batch.data)):
                 found.append(batch.base_offset, named)
+        return found
+
+    def sets(self) -> VoterSets:
+        found = VoterSets()
+        for batch in self.batches:
+            if parse_header(batch.data).is_control and (voters := voter_news_in(batch.data).voters):
+                found.append(batch.base_offset, voters)
         return found
 
     def cut(self, end_offset: int) -> None:
@@ -192,7 +200,9 @@ class World:
             return
         machine.life += 1
         disk = machine.disk
-        machine.node = RaftNode(machine.config, self.random, disk.state, disk.shape(), disk.directories())
+        machine.node = RaftNode(
+            machine.config, self.random, disk.state, disk.shape(), disk.directories(), sets=disk.sets()
+        )
         machine.epoch_seen = machine.high_watermark_seen = 0
         machine.tick_ms = None
         machine.is_flushing = machine.is_flush_wanted = False

@@ -84,6 +84,6 @@ def test_voters_that_learn_together_do_not_run_together() -> None:
 
 
 def test_successors_begin_behind_the_leader_that_vanished() -> None:
-    assert election.successors_of(CONFIG, 2) == [3, 1]
-    assert election.successors_of(CONFIG, 3) == [1, 2]
-    assert election.successors_of(CONFIG, None) == [1, 2, 3]
+    assert election.successors_of(CONFIG.voters, 2) == [3, 1]
+    assert election.successors_of(CONFIG.voters, 3) == [1, 2]
+    assert election.successors_of(CONFIG.voters, None) == [1, 2, 3]
