@@ -167,6 +167,7 @@ class BrokerNode:
         self._raft = RaftDriver(
             runtime, raft_config(config, folder), self._metadata_log, self.server, self._failed
         )
+        self.server.peers.address_of = self._raft.address_of
         await self._listen()
         await self._raft.start()
         self.server.pump.post(Started())
@@ -323,7 +324,7 @@ class BrokerNode:
             state=state,
             controller_id=core.controller_id,
             controller_epoch=core.controller_epoch,
-            voters=tuple(sorted(self.config.voters)),
+            voters=self._raft.voter_ids,
             replica_of=self._replica_of,
             groups=lambda limit: group_bodies(core.groups.known(), core.image, self._end_of, limit),
         )

@@ -18,7 +18,7 @@ from holdfast.broker.core.events import (
     FetchFailed,
     SendFetch,
 )
-from holdfast.rpc.channel import CallRefused, Channel, Pool, failure_of
+from holdfast.rpc.channel import CallRefused, Channel, NotConnected, Pool, failure_of
 from holdfast.runtime.api import NetworkError, Runtime
 
 #: Longest time limit for a connection to a source, in ms; the fetcher then tries again.
@@ -49,7 +49,9 @@ class Peers:
     ) -> None:
         self._runtime = runtime
         self._client_id = f"broker-{node_id}"
-        self._voters = voters
+        #: (host, port) of a controller, None when it is not known; by the configuration until the owner, who
+        #: follows the metadata log, knows better (K30)
+        self.address_of: Callable[[int], tuple[str, int] | None] = voters.get
         self._post = post
         self._sources: dict[int, _SourceChannel] = {}
         self.controllers = Pool(runtime, self._client_id)
@@ -138,9 +140,8 @@ class Peers:
         self._runtime.tasks.start(name, self._call_controller(effect))
 
     async def _call_controller(self, effect: CallController) -> None:
-        host, port = self._voters[effect.controller_id]
         try:
-            response = await self.controllers.call(host, port, effect.request, effect.timeout_ms)
+            response = await self.ask_controller(effect.controller_id, effect.request, effect.timeout_ms)
         except (NetworkError, CallRefused) as error:
             self._post(CallFailed(effect.call_id, failure_of(error), str(error)))
         else:
@@ -148,5 +149,7 @@ class Peers:
 
     async def ask_controller(self, controller_id: int, request: Any, timeout_ms: float) -> Any:
         """The controller's answer to a forwarded request. Raises: NetworkError, CallRefused."""
-        host, port = self._voters[controller_id]
-        return await self.controllers.call(host, port, request, timeout_ms)
+        address = self.address_of(controller_id)
+        if address is None:
+            raise NotConnected(f"where controller {controller_id} is reached is not known")
+        return await self.controllers.call(*address, request, timeout_ms)

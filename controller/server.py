@@ -224,7 +224,7 @@ class ControllerServer:
             state=state,
             controller_id=core.leader_id,
             controller_epoch=core.raft_epoch,
-            voters=tuple(sorted(self._config.voters)),
+            voters=self._driver.voter_ids,
             next_leader_of=lambda topic, key, partition: next_leader_body(core, topic, key, partition),
             decisions=lambda limit: decision_bodies(core, limit),
         )

@@ -76,6 +76,8 @@ def test_every_write_of_operators_is_forwarded_by_brokers_and_taken_by_controlle
     of_quorum = {
         ApiKey.DESCRIBE_QUORUM,
         ApiKey.ADD_RAFT_VOTER,
+        ApiKey.REMOVE_RAFT_VOTER,
+        ApiKey.UPGRADE_QUORUM,
         ApiKey.FETCH_SNAPSHOT,
         ApiKey.RESIGN_QUORUM_LEADER,
     }

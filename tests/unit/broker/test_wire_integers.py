@@ -58,7 +58,9 @@ from holdfast.protocol.messages.quorum import (
     BeginQuorumEpochRequest,
     EndQuorumEpochRequest,
     FetchSnapshotRequest,
+    RemoveRaftVoterRequest,
     ResignQuorumLeaderRequest,
+    UpgradeQuorumRequest,
     VoteRequest,
 )
 from holdfast.protocol.messages.reassignments import (
@@ -189,6 +191,8 @@ REQUESTS: dict[str, Make] = {
     "vote": lambda c: VoteRequest("cluster", 2, 102, 101, 1, 1, False),
     "begin quorum epoch": lambda c: BeginQuorumEpochRequest("cluster", 102, 2, 101),
     "add raft voter": lambda c: AddRaftVoterRequest(101, b"d" * 16),
+    "remove raft voter": lambda c: RemoveRaftVoterRequest(101, b"d" * 16),
+    "upgrade quorum": lambda c: UpgradeQuorumRequest(1),
     "fetch snapshot": lambda c: FetchSnapshotRequest("cluster", 102, 1, 1, 5, 0, 1 << 20, None),
     "resign quorum leader": lambda c: ResignQuorumLeaderRequest(1),
     "end quorum epoch": lambda c: EndQuorumEpochRequest("cluster", 101, 1, (101,)),
