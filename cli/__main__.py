@@ -56,7 +56,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "log-dirs": ("holdfast.cli.log_dirs", "Show what is in the log dirs of brokers, and their free space."),
     "metadata-quorum": (
         "holdfast.cli.metadata_quorum",
-        "Show the metadata quorum; take in the new disk of a controller.",
+        "Show the metadata quorum; change its voters; take in the new disk of a controller.",
     ),
     "node-health": ("holdfast.cli.node_health", "Ask a node's HTTP endpoint whether it is alive or ready."),
     "producer-perf-test": ("holdfast.cli.perf.producer", "Measure how fast records are acknowledged."),

@@ -1,7 +1,5 @@
-"""`holdfast metadata-quorum`: show the quorum; let its leader resign (K6); take in a voter's new directory
-after its disk was lost (K8).
-
-Kafka does the last in two steps, `kafka-metadata-quorum remove-controller` and `add-controller`.
+"""`holdfast metadata-quorum`: show the quorum; let its leader resign (K6); let the log name the voters, and
+change them (K30); or, before, take in a voter's new directory after its disk was lost (K8).
 """
 
 from typing import Any
@@ -133,6 +131,79 @@ def readmit(voter_id: int, directory_id: bytes | None, **given: Any) -> None:
         taken = await session.admin.add_raft_voter(voter_id, directory_id, timeout_ms=session.timeout_ms)
         answer.data = {"voter_id": voter_id, "directory_id": taken.hex()}
         text.append(f"Voter {voter_id} counts with directory {taken.hex()} from now on.")
+
+    ask(given, answer, act)
+    answer.finish(given["output"], "\n".join(text))
+
+
+def _controller(_: click.Context, __: click.Parameter, value: str) -> tuple[int, str]:
+    node_id, _at, endpoint = value.partition("@")
+    if not (node_id.isascii() and node_id.isdigit() and int(node_id) <= INT32_MAX and ":" in endpoint):
+        raise click.BadParameter("expected ID@HOST:PORT, as in controller.quorum.voters")
+    return int(node_id), endpoint
+
+
+@command.command(short_help="Let the metadata log name the voters.")
+@bootstrap
+@output
+def upgrade(**given: Any) -> None:
+    """Let the metadata log name the voters from now on, so that they can be changed (kraft.version 1).
+
+    All voters must run, and no node may be of an earlier build. There is no way back to one.
+    """
+    answer = CommandAnswer("metadata-quorum-upgrade")
+    text: list[str] = []
+
+    async def act(session: AdminSession) -> None:
+        await session.admin.upgrade_quorum(timeout_ms=session.timeout_ms)
+        answer.data = {"kraft_version": 1}
+        text.append("The metadata log names the voters from now on.")
+
+    ask(given, answer, act)
+    answer.finish(given["output"], "\n".join(text))
+
+
+@command.command(short_help="Make a controller a voter.")
+@bootstrap
+@click.option(
+    "--controller",
+    "controller",
+    metavar="ID@HOST:PORT",
+    callback=_controller,
+    required=True,
+    help="Its node.id, and where the other nodes reach it.",
+)
+@output
+def add_controller(controller: tuple[int, str], **given: Any) -> None:
+    """Make a controller that runs with holdfast.controller.joins=true a voter, once it has caught up."""
+    answer = CommandAnswer("metadata-quorum-add-controller")
+    text: list[str] = []
+
+    async def act(session: AdminSession) -> None:
+        node_id, endpoint = controller
+        taken = await session.admin.add_controller(node_id, endpoint, timeout_ms=session.timeout_ms)
+        answer.data = {"node_id": node_id, "endpoint": endpoint, "directory_id": taken.hex()}
+        text.append(f"Controller {node_id} is a voter from now on.")
+
+    ask(given, answer, act)
+    answer.finish(given["output"], "\n".join(text))
+
+
+@command.command(short_help="Take a controller out of the voters.")
+@bootstrap
+@click.option(
+    "--controller", "node_id", type=click.IntRange(0, INT32_MAX), required=True, help="Its node.id."
+)
+@output
+def remove_controller(node_id: int, **given: Any) -> None:
+    """Take a controller out of the voters, running or lost. Where it runs, it goes on reading the log."""
+    answer = CommandAnswer("metadata-quorum-remove-controller")
+    text: list[str] = []
+
+    async def act(session: AdminSession) -> None:
+        await session.admin.remove_controller(node_id, timeout_ms=session.timeout_ms)
+        answer.data = {"node_id": node_id}
+        text.append(f"Controller {node_id} is no voter any more.")
 
     ask(given, answer, act)
     answer.finish(given["output"], "\n".join(text))

@@ -40,8 +40,12 @@ from holdfast.protocol.messages.quorum import (
     AddRaftVoterResponse,
     DescribeQuorumRequest,
     DescribeQuorumResponse,
+    RemoveRaftVoterRequest,
+    RemoveRaftVoterResponse,
     ResignQuorumLeaderRequest,
     ResignQuorumLeaderResponse,
+    UpgradeQuorumRequest,
+    UpgradeQuorumResponse,
 )
 from holdfast.protocol.messages.topics import (
     CreatableTopic,
@@ -281,6 +285,53 @@ class Admin:
         if not (maybe_done and answer.error_code == ErrorCode.DUPLICATE_VOTER):
             raise_refusal(answer.error_code, answer.error_message, "AddRaftVoter")
         return answer.directory_id or directory_id or b""
+
+    async def upgrade_quorum(self, *, timeout_ms: float = _TIMEOUT_MS) -> None:
+        """Let the metadata log name the voters from now on, so that they can be changed. Asks again while a
+        voter has not noted that. Raises: ClientError, TimedOut."""
+        answer: UpgradeQuorumResponse
+        answer, _ = await self._cluster.ask(
+            UpgradeQuorumRequest(1),
+            timeout_ms,
+            code_of_answer=lambda found: code_of(found.error_code),
+            what="UpgradeQuorum",
+        )
+        raise_refusal(answer.error_code, answer.error_message, "UpgradeQuorum")
+
+    async def add_controller(
+        self,
+        node_id: int,
+        endpoint: str,
+        directory_id: bytes | None = None,
+        *,
+        timeout_ms: float = _TIMEOUT_MS,
+    ) -> bytes:
+        """Make a controller that reads the metadata log a voter, reached at `endpoint` (host:port); returns
+        its directory. Asks again while it has not caught up, or another change is under way."""
+        answer: AddRaftVoterResponse
+        answer, maybe_done = await self._cluster.ask(
+            AddRaftVoterRequest(node_id, directory_id, endpoint),
+            timeout_ms,
+            code_of_answer=lambda found: code_of(found.error_code),
+            what="AddRaftVoter",
+        )
+        if not (maybe_done and answer.error_code == ErrorCode.DUPLICATE_VOTER):
+            raise_refusal(answer.error_code, answer.error_message, "AddRaftVoter")
+        return answer.directory_id or directory_id or b""
+
+    async def remove_controller(
+        self, node_id: int, directory_id: bytes | None = None, *, timeout_ms: float = _TIMEOUT_MS
+    ) -> None:
+        """Take a controller out of the voters. Asks again while another change is under way."""
+        answer: RemoveRaftVoterResponse
+        answer, maybe_done = await self._cluster.ask(
+            RemoveRaftVoterRequest(node_id, directory_id),
+            timeout_ms,
+            code_of_answer=lambda found: code_of(found.error_code),
+            what="RemoveRaftVoter",
+        )
+        if not (maybe_done and answer.error_code == ErrorCode.VOTER_NOT_FOUND):
+            raise_refusal(answer.error_code, answer.error_message, "RemoveRaftVoter")
 
     async def resign_quorum_leader(
         self, *, timeout_ms: float = _TIMEOUT_MS

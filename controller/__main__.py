@@ -32,6 +32,7 @@ def raft_config(config: ControllerConfig, folder: str) -> RaftConfig:
         retry_backoff_ms=config.quorum_retry_backoff_ms,
         snapshot_bytes=config.snapshot_bytes,
         snapshot_interval_ms=config.snapshot_interval_ms,
+        joins=config.joins,
     )
 
 

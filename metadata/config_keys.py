@@ -123,6 +123,12 @@ COMMON_KEYS: tuple[ConfigKey, ...] = (
         "controller.listener.names", ("CONTROLLER",), "Listeners of the controllers; the first one is used."
     ),
     _list("controller.quorum.voters", (), "id@host:port of every controller.", required=True),
+    _bool(
+        "holdfast.controller.joins",
+        False,
+        "A controller that controller.quorum.voters need not name: it reads the metadata log until "
+        "`metadata-quorum add-controller` makes it a voter.",
+    ),
     _int(
         "controller.quorum.election.timeout.ms",
         1000,

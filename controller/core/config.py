@@ -53,6 +53,8 @@ class ControllerConfig:
     #: percentage of its leaderships that a broker may lack
     imbalance_percentage: int = 10
     max_idle_interval_ms: int = 500
+    #: `voters` need not name this controller (K30)
+    joins: bool = False
     #: most requests that wait for their commit
     waiting_requests_max: int = 4096
     partition_size_limit: int = 2000
@@ -135,6 +137,7 @@ class ControllerConfig:
             quorum_retry_backoff_ms=values["controller.quorum.retry.backoff.ms"],
             snapshot_bytes=values["metadata.log.max.record.bytes.between.snapshots"],
             snapshot_interval_ms=values["metadata.log.max.snapshot.interval.ms"] or None,
+            joins=values["holdfast.controller.joins"],
             static=values,
         )
         config.validate(values)
@@ -145,8 +148,8 @@ class ControllerConfig:
         roles = values["process.roles"]
         if roles != ("controller",):
             raise ConfigError(f"process.roles={','.join(roles)}: expected controller alone")
-        if self.node_id not in self.voters:
+        if self.node_id not in self.voters and not self.joins:
             raise ConfigError(
                 f"node.id={self.node_id}: expected one of the ids in controller.quorum.voters, "
-                f"{', '.join(map(str, self.voters))}"
+                f"{', '.join(map(str, self.voters))}; or set holdfast.controller.joins=true"
             )

@@ -126,6 +126,20 @@ class FakeAdmin:
         self._ask("add_raft_voter", voter_id, directory_id)
         return directory_id or bytes(range(16))
 
+    async def upgrade_quorum(self, *, timeout_ms: float = 0) -> None:
+        self._ask("upgrade_quorum", 1)
+
+    async def add_controller(
+        self, node_id: int, endpoint: str, directory_id: bytes | None = None, *, timeout_ms: float = 0
+    ) -> bytes:
+        self._ask("add_controller", node_id, endpoint)
+        return directory_id or bytes(range(16))
+
+    async def remove_controller(
+        self, node_id: int, directory_id: bytes | None = None, *, timeout_ms: float = 0
+    ) -> None:
+        self._ask("remove_controller", node_id)
+
     async def resign_quorum_leader(
         self, *, timeout_ms: float = 0
     ) -> tuple[DescribeQuorumResponse, DescribeQuorumResponse]:

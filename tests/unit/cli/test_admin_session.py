@@ -47,6 +47,9 @@ def test_the_stand_in_takes_what_the_real_client_takes(name: str) -> None:
         (("metadata-quorum", "describe"), "describe_quorum"),
         (("metadata-quorum", "readmit", "--voter", "3"), "add_raft_voter"),
         (("metadata-quorum", "resign"), "resign_quorum_leader"),
+        (("metadata-quorum", "upgrade"), "upgrade_quorum"),
+        (("metadata-quorum", "add-controller", "--controller", "4@h:1"), "add_controller"),
+        (("metadata-quorum", "remove-controller", "--controller", "4"), "remove_controller"),
     ],
 )
 def test_what_the_cluster_refuses_is_one_sentence_and_exit_code_1(

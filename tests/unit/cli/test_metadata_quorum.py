@@ -66,3 +66,33 @@ def test_status_and_replication_choose_what_is_shown(
 def test_who_leads_after_a_resignation_is_said(holdfast: Callable[..., Result]) -> None:
     result = holdfast("metadata-quorum", "resign")
     assert result.stdout == "Controller 101 has resigned from epoch 7; controller 102 leads epoch 8.\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "said", "asked"),
+    [
+        (["upgrade"], "The metadata log names the voters from now on.\n", ("upgrade_quorum", 1)),
+        (
+            ["add-controller", "--controller", "4@[::1]:9093"],
+            "Controller 4 is a voter from now on.\n",
+            ("add_controller", 4, "[::1]:9093"),
+        ),
+        (
+            ["remove-controller", "--controller", "4"],
+            "Controller 4 is no voter any more.\n",
+            ("remove_controller", 4),
+        ),
+    ],
+)
+def test_voters_are_changed_as_asked(
+    holdfast: Callable[..., Result], admin: FakeAdmin, words: list[str], said: str, asked: tuple[object, ...]
+) -> None:
+    assert holdfast("metadata-quorum", *words).stdout == said
+    assert admin.asked == [asked]
+
+
+@pytest.mark.parametrize("text", ["4", "h:1", "@h:1", "x@h:1", "-1@h:1", "4@h", "99999999999@h:1"])
+def test_what_is_no_controller_is_a_usage_error(holdfast: Callable[..., Result], text: str) -> None:
+    result = holdfast("metadata-quorum", "add-controller", "--controller", text)
+    assert result.exit_code == 2
+    assert "expected ID@HOST:PORT" in result.stderr
