@@ -187,12 +187,15 @@ def check_named(asked_directory: bytes | None, state: QuorumState) -> Refusal | 
 
 def check_key(replica_id: int, directory_id: bytes | None, directories: VoterDirectories) -> Refusal | None:
     """Why the fetch of a voter that the log names is refused: it comes from another directory (K30)."""
-    if directory_id is not None and not directories.is_other(replica_id, directory_id):
+    if directory_id is None:
+        text = f"node.id {replica_id} is a controller's, which the metadata log names: a broker needs another"
+        return ErrorCode.INVALID_VOTER_KEY, text
+    if not directories.is_other(replica_id, directory_id):
         return None
     return ErrorCode.INVALID_VOTER_KEY, (
         f"the metadata log names directory {directories.known[replica_id].hex()} for voter {replica_id}, not "
-        f"{'none' if directory_id is None else directory_id.hex()}: put its metadata.log.dir back; or, if "
-        "that is lost, remove the voter, and add it again"
+        f"{directory_id.hex()}: put its metadata.log.dir back; or, if that is lost, remove the voter, and "
+        "add it again"
     )
 
 

@@ -42,12 +42,24 @@ class Progress:
     refused_directory: bytes | None = None
     #: the directory of its last fetch, None for a broker
     directory_id: bytes | None = None
+    #: since when: what the replica had before, another directory had
+    directory_since_ms: int = NEVER_MS
+    #: when a broker, which has none, last fetched with this id
+    last_broker_ms: int = NEVER_MS
     #: 1: its last fetch said that it has noted that the log may name the voters (K30); -1: an earlier build
     kraft_version: int = -1
 
     def has_caught_up_since(self, time_ms: int) -> bool:
-        """It had all at that time or later."""
-        return self.last_caught_up_ms >= time_ms
+        """Its present directory had all at that time or later."""
+        return self.last_caught_up_ms >= max(time_ms, self.directory_since_ms)
+
+    def fetches_from(self, directory_id: bytes | None, kraft_version: int, now_ms: int) -> None:
+        """The replica fetches from this directory."""
+        if directory_id != self.directory_id:
+            self.directory_since_ms = now_ms
+        if directory_id is None:
+            self.last_broker_ms = now_ms
+        self.directory_id, self.kraft_version = directory_id, kraft_version
 
     def on_fetch(self, fetch_offset: int, log_end_offset: int, now_ms: int) -> None:
         """The replica fetches from `fetch_offset`, up to which its log equals the leader's.

@@ -278,7 +278,7 @@ def _fetch(member: Member, token: int, request: FetchRequest) -> None:
         # An earlier fetch of the same node, which no longer waits for it, or one of another node with its id.
         member.reply(progress.parked.token, answers.displaced(request.replica_id))
     progress.parked = ParkedFetch(token, row.fetch_offset, max_bytes, member.now_ms + wait_ms)
-    progress.directory_id, progress.kraft_version = request.voter_directory_id, request.kraft_version
+    progress.fetches_from(request.voter_directory_id, request.kraft_version, member.now_ms)
     progress.on_fetch(row.fetch_offset, shape.log_end_offset, member.now_ms)
     member.advance()
 

@@ -115,13 +115,17 @@ def _check_added(
     if refusal is not None:
         return refusal, change
     observer = leader.observers.get(voter_id)
+    since_ms = member.now_ms - member.config.fetch_timeout_ms
+    if observer is not None and observer.last_broker_ms >= max(0, since_ms):
+        text = f"node.id {voter_id} is a broker's: a controller needs another one"
+        return (ErrorCode.INVALID_REQUEST, text), change
     if observer is None or observer.directory_id is None or observer.kraft_version < 1:
         text = f"no controller {voter_id} of this build fetches the metadata log yet: start it, and ask again"
         return (ErrorCode.REQUEST_TIMED_OUT, text), change
     if request.directory_id not in (None, observer.directory_id):
         found = observer.directory_id.hex()
         return (ErrorCode.INVALID_REQUEST, f"controller {voter_id} fetches with directory {found}"), change
-    if not observer.has_caught_up_since(member.now_ms - member.config.fetch_timeout_ms):
+    if not observer.has_caught_up_since(since_ms):
         text = f"controller {voter_id} has not caught up, its log ends at {observer.end_offset}: ask again"
         return (ErrorCode.REQUEST_TIMED_OUT, text), change
     added = Voter(voter_id, observer.directory_id, *address)

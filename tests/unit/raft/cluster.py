@@ -3,6 +3,7 @@
 Owns what a machine is to a test: it can boot, stop, be killed, lose its power. Nothing waits for real time.
 """
 
+import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -296,14 +297,22 @@ class Cluster:
 
     async def ask(self, machine: Machine, request: Any) -> Any:
         """The answer to an operator."""
+        return await self.answer_of(await self.begin(machine, request))
+
+    async def begin(self, machine: Machine, request: Any) -> asyncio.Future[Any]:
+        """Ask as an operator, and do not wait."""
         runtime, _ = memory_runtime(clock=self.clock, network=self.network)
         channel = Channel(runtime, *self.addresses[machine.id], "operator")
         await channel.connect(1_000)
         call = channel.call_soon(request, 5_000)
+        call.add_done_callback(lambda _: channel.close())
+        return call
+
+    async def answer_of(self, call: asyncio.Future[Any]) -> Any:
+        """Let time pass until there is one."""
         while not call.done():
             await settle()
             await self.clock.advance(10)
-        channel.close()
         return call.result()
 
     async def stop(self) -> None:

@@ -209,7 +209,7 @@ async def test_what_cannot_be_done_is_refused_with_a_sentence(cluster: Changing)
             "fetches with directory",
         ),
         (leader, AddRaftVoterRequest(6, None, "h:1"), ErrorCode.REQUEST_TIMED_OUT, "start it, and ask again"),
-        (leader, AddRaftVoterRequest(101, None, "h:1"), ErrorCode.REQUEST_TIMED_OUT, "no controller 101"),
+        (leader, AddRaftVoterRequest(101, None, "h:1"), ErrorCode.INVALID_REQUEST, "is a broker's"),
         (
             leader,
             RemoveRaftVoterRequest(4, None),
