@@ -20,6 +20,8 @@ from holdfast.protocol.messages.quorum import DescribeQuorumResponse, QuorumRepl
 
 _ID_BYTES = 16
 _HEADS = ("NodeId", "LogEndOffset", "Lag", "LastFetchMsAgo", "LastCaughtUpMsAgo", "Status")
+#: Shown once the metadata log names the voters.
+_NAMED_HEADS = ("DirectoryId", "Endpoint")
 
 
 @click.group()
@@ -66,7 +68,9 @@ def describe(status: bool, replication: bool, **given: Any) -> None:
         if status or not replication:
             text.append(_status(answer.data))
         if replication or not status:
-            text.append("\n".join(table_lines(_HEADS, [_cells(row) for row in replicas])))
+            is_named = any(row["endpoint"] is not None for row in replicas)
+            heads = (*_HEADS, *(_NAMED_HEADS if is_named else ()))
+            text.append("\n".join(table_lines(heads, [_cells(row)[: len(heads)] for row in replicas])))
 
     ask(given, answer, act)
     answer.finish(given["output"], "\n\n".join(text))
@@ -84,6 +88,8 @@ def _replica(quorum: DescribeQuorumResponse, row: QuorumReplica, now_ms: int) ->
         "last_fetch_ms": _age(row.last_fetch_timestamp_ms, now_ms),
         "last_caught_up_ms": _age(row.last_caught_up_timestamp_ms, now_ms),
         "status": "Leader" if is_leader else "Follower" if row in quorum.voters else "Observer",
+        "directory_id": None if row.directory_id is None else row.directory_id.hex(),
+        "endpoint": row.endpoint,
     }
 
 
@@ -175,7 +181,10 @@ def upgrade(**given: Any) -> None:
 )
 @output
 def add_controller(controller: tuple[int, str], **given: Any) -> None:
-    """Make a controller that runs with holdfast.controller.joins=true a voter, once it has caught up."""
+    """Make a controller that runs with holdfast.controller.joins=true a voter, once it has caught up.
+
+    One with controller.quorum.auto.join.enable=true does that by itself.
+    """
     answer = CommandAnswer("metadata-quorum-add-controller")
     text: list[str] = []
 

@@ -117,7 +117,12 @@ APIS: dict[ApiKey, Api] = {
             max_version=1,
         ),
         Api(ApiKey.END_QUORUM_EPOCH, quorum.EndQuorumEpochRequest, quorum.QuorumEpochResponse),
-        Api(ApiKey.DESCRIBE_QUORUM, quorum.DescribeQuorumRequest, quorum.DescribeQuorumResponse),
+        Api(
+            ApiKey.DESCRIBE_QUORUM,
+            quorum.DescribeQuorumRequest,
+            quorum.DescribeQuorumResponse,
+            max_version=1,
+        ),
         Api(
             ApiKey.ALTER_PARTITION,
             alter_partition.AlterPartitionRequest,

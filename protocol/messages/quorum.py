@@ -117,6 +117,19 @@ class QuorumReplica:
     log_end_offset: int = field(int64, "Its end, -1 when unknown.")
     last_fetch_timestamp_ms: int = field(int64, "Wall time of its last fetch, -1 for none.")
     last_caught_up_timestamp_ms: int = field(int64, "Wall time when it last had all, -1 for never.")
+    directory_id: bytes | None = field(
+        nullable(uuid),
+        "Of a voter as the metadata log names it, of an observer that with which it fetches; null when "
+        "unknown, or the log names no voters (K30).",
+        since=1,
+        default=None,
+    )
+    endpoint: str | None = field(
+        nullable(string),
+        "host:port of a voter that the metadata log names, else null (K30).",
+        since=1,
+        default=None,
+    )
 
 
 @message

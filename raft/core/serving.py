@@ -122,7 +122,19 @@ def _describe(member: Member, token: int, wall_ms: int) -> None:
     own = QuorumReplica(config.node_id, member.shape.log_end_offset, wall_ms, wall_ms)
     voters = role.describe_voters(own, to_wall_ms)
     observers = role.describe_observers(to_wall_ms)
+    if member.names_voters:
+        voters = tuple(_named(row, member) for row in voters)
+        observers = tuple(
+            replace(row, directory_id=role.observers[row.replica_id].directory_id) for row in observers
+        )
     member.reply(token, answers.describe(config.node_id, epoch, member.high_watermark, voters, observers))
+
+
+def _named(row: QuorumReplica, member: Member) -> QuorumReplica:
+    """The row of a voter with what the log says of it (K30)."""
+    voter = member.sets.find(row.replica_id)
+    assert voter is not None, "the leader keeps the progress of the voters of its log"
+    return replace(row, directory_id=voter.directory_id, endpoint=f"{voter.host}:{voter.port}")
 
 
 def _resign(member: Member, token: int, request: ResignQuorumLeaderRequest) -> None:

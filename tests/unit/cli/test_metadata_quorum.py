@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from click.testing import Result
@@ -60,6 +61,20 @@ def test_status_and_replication_choose_what_is_shown(
     text = holdfast("metadata-quorum", "describe", *words).stdout
     assert ("CurrentVoters:    [101,102,103]" in text) is has_status
     assert (["102", "40", "10"] in [line.split()[:3] for line in text.splitlines()]) is has_table
+
+
+def test_where_voters_are_is_shown_once_the_log_names_them(
+    holdfast: Callable[..., Result], admin: FakeAdmin
+) -> None:
+    named = replace(replica(101, 50, 1, 1), directory_id=ID, endpoint="c1:9093")
+    joiner = replace(replica(104, 50, 1, 1), directory_id=bytes(16))
+    admin.quorum = DescribeQuorumResponse(0, None, 101, 7, 45, (named,), (joiner, replica(1, 50, 1, 1)))
+    lines = holdfast("metadata-quorum", "describe", "--replication").stdout.splitlines()
+    assert [line.split()[-2:] for line in lines if line.strip()[:1].isdigit()] == [
+        [ID.hex(), "c1:9093"],
+        [bytes(16).hex(), "-"],
+        ["-", "-"],
+    ]
 
 
 @pytest.mark.usefixtures("quorum")

@@ -11,6 +11,7 @@ from holdfast.protocol.messages.fetch import METADATA_TOPIC_ID, FetchPartition, 
 from holdfast.protocol.messages.quorum import (
     AddRaftVoterRequest,
     BeginQuorumEpochRequest,
+    DescribeQuorumRequest,
     RemoveRaftVoterRequest,
     UpgradeQuorumRequest,
     VoteRequest,
@@ -109,6 +110,14 @@ async def test_a_leader_that_is_removed_resigns_and_follows_the_others(cluster: 
     leader = await cluster.remove(leader, former)
     assert leader.id != former
     await write(cluster, leader, b"without it")
+    described = await cluster.ask(leader, DescribeQuorumRequest())
+    rest = [id for id in (1, 2, 3) if id != former]
+    assert [(row.replica_id, row.endpoint) for row in described.voters] == [
+        (id, f"localhost:{9000 + id}") for id in rest
+    ]
+    assert {row.replica_id: row.directory_id for row in (*described.voters, *described.observers)} == {
+        id: (await stored(cluster[id])).directory_id for id in (1, 2, 3, 4, 5, 101)
+    }
     await cluster.clock.advance(1_000)
     assert cluster[former].recorder.values == [b"without it"]
     assert not cluster[former].driver.is_leader
