@@ -363,7 +363,7 @@ class RaftDriver:
         """Metrics of this member."""
         if self._node is None:
             return []
-        found = self._metrics.families(self._node.snapshot())
+        found = self._metrics.families(self._node.snapshot(), len(self.voter_ids))
         newest = self._snapshots.newest
         if newest is None:
             return [*found, *snapshot_families(0, 0, 0)]

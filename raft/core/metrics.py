@@ -43,8 +43,8 @@ class RaftMetrics:
             self._election_seconds.observe((now_ns - self._leader_lost_ns) / 1e9)
             self._leader_lost_ns = None
 
-    def families(self, node: Snapshot) -> list[MetricFamily]:
-        """All families as of now."""
+    def families(self, node: Snapshot, voter_count: int) -> list[MetricFamily]:
+        """All families as of now, with the voters at the log's end."""
         states = tuple(Sample(int(state == node.role), (("state", state.lower()),)) for state in _STATES)
         return [
             MetricFamily("kafka_raft_current_state", MetricKind.GAUGE, "1 for the present role.", states),
@@ -53,6 +53,7 @@ class RaftMetrics:
             gauge("kafka_raft_current_vote", "Vote in this epoch, -1 for none.", _or_none(node.voted_for)),
             gauge("kafka_raft_high_watermark", "End of the committed part, exclusive.", node.high_watermark),
             gauge("kafka_raft_log_end_offset", "End of the metadata log, exclusive.", node.log_end_offset),
+            gauge("kafka_raft_number_of_voters", "Voters at the end of this node's log.", voter_count),
             counter("kafka_raft_append_records_total", "Records appended as leader.", self._appended_records),
             MetricFamily(
                 "kafka_raft_commit_latency_seconds",

@@ -7,7 +7,7 @@ NODE = Snapshot(2, "Leader", 7, 2, 2, 30, 40, 35, 7)
 
 def observed(metrics: RaftMetrics, name: str) -> tuple[int, float]:
     """(count, sum) of a histogram."""
-    (family,) = (family for family in metrics.families(NODE) if family.name == name)
+    (family,) = (family for family in metrics.families(NODE, 3) if family.name == name)
     value = family.samples[0].value
     assert isinstance(value, HistogramValue)
     return sum(count for _, count in value.buckets), value.sum
@@ -33,11 +33,12 @@ def test_election_latency_runs_while_no_leader_is_known() -> None:
 def test_state_is_that_of_the_snapshot() -> None:
     metrics = RaftMetrics()
     metrics.appended(2, 10, now_ns=0)
-    values = {family.name: family.samples[0].value for family in metrics.families(NODE)}
+    values = {family.name: family.samples[0].value for family in metrics.families(NODE, 3)}
     assert values["kafka_raft_current_epoch"] == 7
+    assert values["kafka_raft_number_of_voters"] == 3
     assert values["kafka_raft_high_watermark"] == 30
     assert values["kafka_raft_append_records_total"] == 2
-    (states,) = (family for family in metrics.families(NODE) if family.name == "kafka_raft_current_state")
+    (states,) = (family for family in metrics.families(NODE, 3) if family.name == "kafka_raft_current_state")
     assert {sample.labels[0][1]: sample.value for sample in states.samples} == {
         "candidate": 0,
         "follower": 0,
