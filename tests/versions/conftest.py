@@ -4,9 +4,14 @@ import io
 import shutil
 import subprocess
 import tarfile
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
+
+from holdfast.localcluster.launch import Child, CommandLauncher, Launcher, Limits, shared_launcher
+from holdfast.localcluster.processes import LocalCluster
+from tests.e2e.conftest import QUICK
 
 ROOT = Path(__file__).parents[2]
 #: The build before the metadata log had snapshots: fetches of version 0, records of version 3.
@@ -46,3 +51,36 @@ def earlier_build(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as packed:
         packed.extractall(folder, filter="data")
     return folder
+
+
+class Builds:
+    """Starts nodes of the earlier build, and of the present one those that are in `present`."""
+
+    def __init__(self, earlier_build: Path) -> None:
+        self._environment: Mapping[str, str] = {"PYTHONPATH": str(earlier_build)}
+        self._earlier = CommandLauncher()
+        self._present: Launcher = shared_launcher()
+        #: names of nodes
+        self.present: set[str] = set()
+
+    def launch(self, words: Sequence[str], log_file: Path, limits: Limits | None = None) -> Child:
+        """See `Launcher`."""
+        if log_file.parent.name in self.present:
+            return self._present.launch(words, log_file, limits)
+        return self._earlier.launch(words, log_file, limits, self._environment)
+
+
+@pytest.fixture
+def builds(earlier_build: Path) -> Builds:
+    return Builds(earlier_build)
+
+
+@pytest.fixture
+def cluster(builds: Builds, tmp_path: Path) -> Iterator[LocalCluster]:
+    """Three controllers and three brokers of the earlier build."""
+    made = LocalCluster.create(tmp_path / "cluster", 3, 3, properties=QUICK, launcher=builds)
+    try:
+        made.up()
+        yield made
+    finally:
+        made.kill(made.nodes)

@@ -1,55 +1,18 @@
 """Nodes of an earlier build and of this one in one cluster of real processes."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
-
 import pytest
 from click.testing import CliRunner
 
 from holdfast.cli.__main__ import main
-from holdfast.localcluster.launch import Child, CommandLauncher, Launcher, Limits, shared_launcher
 from holdfast.localcluster.nodes import Node
 from holdfast.localcluster.processes import LocalCluster
 from holdfast.metadata.records import ELR_FEATURE
-from tests.e2e.conftest import QUICK
 from tests.e2e.load import Load, assert_nothing_lost, watch
+from tests.versions.conftest import Builds
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
 PARTITIONS = 4
-
-
-class Builds:
-    """Starts nodes of the earlier build, and of the present one those that are in `present`."""
-
-    def __init__(self, earlier_build: Path) -> None:
-        self._environment: Mapping[str, str] = {"PYTHONPATH": str(earlier_build)}
-        self._earlier = CommandLauncher()
-        self._present: Launcher = shared_launcher()
-        #: names of nodes
-        self.present: set[str] = set()
-
-    def launch(self, words: Sequence[str], log_file: Path, limits: Limits | None = None) -> Child:
-        """See `Launcher`."""
-        if log_file.parent.name in self.present:
-            return self._present.launch(words, log_file, limits)
-        return self._earlier.launch(words, log_file, limits, self._environment)
-
-
-@pytest.fixture
-def builds(earlier_build: Path) -> Builds:
-    return Builds(earlier_build)
-
-
-@pytest.fixture
-def cluster(builds: Builds, tmp_path: Path) -> Iterator[LocalCluster]:
-    """Three controllers and three brokers of the earlier build."""
-    made = LocalCluster.create(tmp_path / "cluster", 3, 3, properties=QUICK, launcher=builds)
-    try:
-        made.up()
-        yield made
-    finally:
-        made.kill(made.nodes)
 
 
 def change_elr(cluster: LocalCluster, verb: str, level: int) -> None:
