@@ -33,6 +33,7 @@ def raft_config(config: ControllerConfig, folder: str) -> RaftConfig:
         snapshot_bytes=config.snapshot_bytes,
         snapshot_interval_ms=config.snapshot_interval_ms,
         joins=config.joins,
+        joins_as=config.joins_as,
     )
 
 

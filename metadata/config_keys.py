@@ -129,6 +129,12 @@ COMMON_KEYS: tuple[ConfigKey, ...] = (
         "A controller that controller.quorum.voters need not name: it reads the metadata log until "
         "`metadata-quorum add-controller` makes it a voter.",
     ),
+    _bool(
+        "controller.quorum.auto.join.enable",
+        False,
+        "Such a controller that makes itself a voter, once the metadata log names the voters and it has what "
+        "they have.",
+    ),
     _int(
         "controller.quorum.election.timeout.ms",
         1000,

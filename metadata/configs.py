@@ -32,6 +32,7 @@ from holdfast.metadata.config_keys import (
 from holdfast.protocol.messages.broker_registration import ListenerEndpoint
 
 __all__ = [
+    "ANY_HOST",
     "BROKER_DYNAMIC_KEY_BY_NAME",
     "BROKER_FILE_KEYS",
     "BROKER_KEYS",
@@ -78,6 +79,8 @@ _PROTOCOLS = ("PLAINTEXT", _KAFKA_PROTOCOL)
 _REQUEST_MEMORY_BYTES = 128 << 20
 #: Longest host name in DNS, in characters.
 HOST_MAX = 253
+#: Hosts of a listener that mean all addresses of the machine: no other node reaches it by them.
+ANY_HOST = ("", "0.0.0.0", "::")
 
 
 class ConfigError(ValueError):
@@ -328,7 +331,7 @@ def advertised_listeners(
         raise ConfigError(f"advertised.listeners: {unknown[0]} is not among the listeners")
     told = tuple(by_name.get(listener.name, listener) for listener in listeners)
     for listener in told:
-        if listener.host in ("", "0.0.0.0", "::"):
+        if listener.host in ANY_HOST:
             raise ConfigError(
                 f"advertised.listeners: {listener.name} needs a host that others can reach, "
                 f"not {listener.host!r}"

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from holdfast.metadata.configs import (
+    ANY_HOST,
     CONTROLLER_FILE_KEYS,
     INT_MAX,
     ConfigError,
@@ -55,6 +56,8 @@ class ControllerConfig:
     max_idle_interval_ms: int = 500
     #: `voters` need not name this controller (K30)
     joins: bool = False
+    #: host:port under which it makes itself a voter; None: it waits for an operator
+    joins_as: str | None = None
     #: most requests that wait for their commit
     waiting_requests_max: int = 4096
     partition_size_limit: int = 2000
@@ -137,7 +140,10 @@ class ControllerConfig:
             quorum_retry_backoff_ms=values["controller.quorum.retry.backoff.ms"],
             snapshot_bytes=values["metadata.log.max.record.bytes.between.snapshots"],
             snapshot_interval_ms=values["metadata.log.max.snapshot.interval.ms"] or None,
-            joins=values["holdfast.controller.joins"],
+            joins=values["holdfast.controller.joins"] or values["controller.quorum.auto.join.enable"],
+            joins_as=(
+                f"{listener.host}:{listener.port}" if values["controller.quorum.auto.join.enable"] else None
+            ),
             static=values,
         )
         config.validate(values)
@@ -152,4 +158,10 @@ class ControllerConfig:
             raise ConfigError(
                 f"node.id={self.node_id}: expected one of the ids in controller.quorum.voters, "
                 f"{', '.join(map(str, self.voters))}; or set holdfast.controller.joins=true"
+            )
+        if self.joins_as is not None and (self.listener.host in ANY_HOST or not self.listener.port):
+            raise ConfigError(
+                f"listeners={','.join(values['listeners'])}: with "
+                "controller.quorum.auto.join.enable=true the controller's listener must name the host and "
+                "the port where the other nodes reach it"
             )

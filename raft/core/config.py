@@ -36,6 +36,8 @@ class RaftConfig:
     snapshot_interval_ms: int | None = None
     #: a controller that `voters` need not contain: it reads the log until it is made a voter (K30)
     joins: bool = False
+    #: host:port under which this controller makes itself a voter; None: it waits for an operator (K30)
+    joins_as: str | None = None
 
     def validate(self) -> None:
         """Raises: ValueError, with a text that says what to change."""

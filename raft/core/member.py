@@ -151,6 +151,9 @@ class Member:
         #: elections or appends
         self.is_installing = False
         self.fetcher = Fetcher((), config.retry_backoff_ms)
+        #: the request to be made a voter that is under way, and when the next one may be sent (K30)
+        self.join_request_id: int | None = None
+        self.join_at_ms = 0
         self._read_voters()
         #: a leader has given its high watermark, and this log holds everything below it
         self.has_caught_up = False

@@ -9,6 +9,7 @@ what (`raft.core.effects`).
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.fetch import FetchResponse
 from holdfast.protocol.messages.quorum import (
+    AddRaftVoterResponse,
     BeginQuorumEpochRequest,
     EndQuorumEpochRequest,
     FetchSnapshotResponse,
@@ -16,7 +17,7 @@ from holdfast.protocol.messages.quorum import (
     VoteRequest,
     VoteResponse,
 )
-from holdfast.raft.core import following, serving, voter_changes
+from holdfast.raft.core import following, joining, serving, voter_changes
 from holdfast.raft.core.config import RaftConfig
 from holdfast.raft.core.control_records import Voter
 from holdfast.raft.core.effects import (
@@ -155,6 +156,7 @@ class RaftNode:
         if isinstance(role, (Unattached, Follower)):
             if following.may_fetch(member):
                 times.append(member.fetcher.ready_at_ms)
+            times.append(joining.due_ms(member))
         else:
             times.append(role.calls.next_due_ms())
         return min((time_ms for time_ms in times if time_ms is not None), default=None)
@@ -206,6 +208,7 @@ class RaftNode:
         self._run_timers()
         self._send_calls()
         following.send_fetch(self._member)
+        joining.send(self._member)
         return self._member.take_effects()
 
     # --- timers ----------------------------------------------------------------------------------------
@@ -290,6 +293,8 @@ class RaftNode:
                 self._vote_answered(request_id, response)
             case QuorumEpochResponse():
                 self._call_answered(request_id, response)
+            case AddRaftVoterResponse():
+                joining.answered(self._member, request_id, response)
             case _:
                 raise AssertionError(f"never asked for {type(response).__name__}")
 
@@ -339,6 +344,7 @@ class RaftNode:
 
     def _send_failed(self, request_id: int, failure: CallFailure) -> None:
         self._call_failed(request_id)
+        joining.failed(self._member, request_id)
         if request_id == self._member.fetcher.request_id:
             following.fetch_failed(self._member, failure)
 

@@ -3,6 +3,7 @@
 import re
 import shutil
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -10,30 +11,36 @@ from holdfast.localcluster.processes import LocalCluster
 from tests.e2e.load import Load, assert_nothing_lost, wait_until, watch
 from tests.e2e.test_metadata_quorum import metadata_quorum
 
+#: Of controllers that wait for an operator, and of those that do not.
+JOINS, JOINS_BY_ITSELF = "holdfast.controller.joins", "controller.quorum.auto.join.enable"
+
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
 
-def first_three_vote(cluster: LocalCluster) -> None:
-    """All nodes are configured with three voters; the other controllers may join them."""
-    voters = ",".join(f"{node.node_id}@127.0.0.1:{node.port}" for node in cluster.controllers[:3])
+def first_vote(cluster: LocalCluster, count: int, key: str) -> None:
+    """All nodes are configured with the first voters; the other controllers have the key."""
+    voters = ",".join(f"{node.node_id}@127.0.0.1:{node.port}" for node in cluster.controllers[:count])
     for node in cluster.nodes:
         file = cluster.properties_file(node)
         text = re.sub(
             r"(?m)^controller\.quorum\.voters=.*$", f"controller.quorum.voters={voters}", file.read_text()
         )
-        if node in cluster.controllers[3:]:
-            text += "holdfast.controller.joins=true\n"
+        if node in cluster.controllers[count:]:
+            text += f"{key}=true\n"
         file.write_text(text)
 
 
+def voters_of(cluster: LocalCluster) -> list[int]:
+    """Empty while no leader answers."""
+    found = metadata_quorum(cluster, "describe")["data"] or {"replicas": ()}
+    rows = found["replicas"]
+    return sorted(row["node_id"] for row in rows if row["status"] != "Observer")
+
+
 def test_voters_go_from_three_to_five_and_back_under_load(make_cluster: Callable[..., LocalCluster]) -> None:
-    cluster = make_cluster(brokers=3, controllers=5, before_up=first_three_vote)
+    cluster = make_cluster(brokers=3, controllers=5, before_up=partial(first_vote, count=3, key=JOINS))
     look = watch(cluster.bootstrap_servers)
     look.create_topic("t", 3, 3, 2)
-
-    def voters() -> list[int]:
-        rows = metadata_quorum(cluster, "describe")["data"]["replicas"]
-        return sorted(row["node_id"] for row in rows if row["status"] != "Observer")
 
     def change(action: str, *words: str) -> None:
         body = metadata_quorum(cluster, action, "--timeout-ms", "60000", *words)
@@ -45,13 +52,13 @@ def test_voters_go_from_three_to_five_and_back_under_load(make_cluster: Callable
         change("upgrade")
         for node in new:
             change("add-controller", "--controller", f"{node.node_id}@127.0.0.1:{node.port}")
-        assert voters() == [node.node_id for node in cluster.controllers]
+        assert voters_of(cluster) == [node.node_id for node in cluster.controllers]
         cluster.kill([old[0], cluster.brokers[0]])
         load.wait_acked(100)
         cluster.start(cluster.brokers[0])
         for node in old[:2]:
             change("remove-controller", "--controller", str(node.node_id))
-        assert voters() == [node.node_id for node in cluster.controllers[2:]]
+        assert voters_of(cluster) == [node.node_id for node in cluster.controllers[2:]]
         cluster.kill([old[1]])
 
         # A new disk of a voter: removed, and added as another one.
@@ -67,3 +74,18 @@ def test_voters_go_from_three_to_five_and_back_under_load(make_cluster: Callable
         cluster.wait_ready(cluster.brokers)
     assert_nothing_lost(cluster.bootstrap_servers, "t", 3, load.answers)
     wait_until(lambda: "after" in look.ask(lambda admin: admin.list_topics()))
+
+
+def test_one_controller_becomes_three_that_join_by_themselves(
+    make_cluster: Callable[..., LocalCluster],
+) -> None:
+    cluster = make_cluster(
+        brokers=1, controllers=3, before_up=partial(first_vote, count=1, key=JOINS_BY_ITSELF)
+    )
+    look = watch(cluster.bootstrap_servers)
+    look.create_topic("before", 1, 1, 1)
+    assert metadata_quorum(cluster, "upgrade", "--timeout-ms", "60000")["ok"]
+    wait_until(lambda: voters_of(cluster) == [node.node_id for node in cluster.controllers])
+    cluster.kill([cluster.controllers[0]])
+    look.create_topic("after", 1, 1, 1)
+    assert {"before", "after"} <= set(look.ask(lambda admin: admin.list_topics()))

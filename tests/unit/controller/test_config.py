@@ -38,6 +38,7 @@ def test_keys_become_fields() -> None:
         ({"process.roles": "broker,controller"}, "process.roles=broker,controller"),
         ({"controller.listener.names": "OTHER"}, "controller.listener.names=OTHER"),
         ({"log.dirs": ""}, "metadata.log.dir"),
+        ({"controller.quorum.auto.join.enable": "true"}, "must name the host and the port"),
     ],
 )
 def test_what_single_keys_cannot_know_is_refused_with_the_keys_named(
@@ -51,3 +52,16 @@ def test_what_single_keys_cannot_know_is_refused_with_the_keys_named(
 def test_the_metadata_log_may_have_a_folder_of_its_own() -> None:
     config, _ = ControllerConfig.from_properties(KEYS | {"metadata.log.dir": "/meta"}, {})
     assert config.metadata_log_dir == "/meta"
+
+
+@pytest.mark.parametrize(
+    ("key", "joins_as"),
+    [("holdfast.controller.joins", None), ("controller.quorum.auto.join.enable", "c4:9093")],
+)
+def test_a_controller_that_is_not_configured_as_a_voter_may_wait_or_make_itself_one(
+    key: str, joins_as: str | None
+) -> None:
+    changes = {"node.id": "4", "listeners": "CONTROLLER://c4:9093", key: "true"}
+    config, warnings = ControllerConfig.from_properties(KEYS | changes, {})
+    assert warnings == []
+    assert (config.joins, config.joins_as) == (True, joins_as)

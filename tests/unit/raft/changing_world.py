@@ -20,13 +20,15 @@ _VOTERS_MAX = 5
 
 
 class ChangingWorld(World):
-    """`voter_count` voters as configured, further controllers that may be made voters, and an observer."""
+    """`voter_count` voters as configured, further controllers that may be made voters, by themselves, too,
+    where the seed is odd, and an observer."""
 
     def __init__(self, seed: int, voter_count: int, standby_count: int, *, calm: bool = False) -> None:
         super().__init__(seed, voter_count, observer_count=1, calm=calm)
         configured = self.machines[1].config.voters
         for id in range(voter_count + 1, voter_count + standby_count + 1):
-            config = RaftConfig(id, CLUSTER_ID, configured, "m", is_voter=True, joins=True)
+            joins_as = self.endpoint(id) if seed % 2 else None
+            config = RaftConfig(id, CLUSTER_ID, configured, "m", is_voter=True, joins=True, joins_as=joins_as)
             self.machines[id] = Machine(id, config, self._new_disk())
         self.controller_ids = tuple(range(1, voter_count + standby_count + 1))
         #: the answers to the operator: (request, error code)

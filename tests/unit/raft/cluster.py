@@ -195,6 +195,9 @@ class Machine:
             self._is_voter,
             snapshot_bytes=self._cluster.snapshot_bytes,
             joins=self._joins,
+            joins_as=f"localhost:{9000 + self.id}"
+            if self._joins and self._cluster.is_joined_by_itself
+            else None,
         )
 
     async def boot(self, *, clean: bool = False) -> None:
@@ -254,8 +257,12 @@ class Cluster:
         log_config: LogConfig | None = None,
         snapshot_bytes: int | None = None,
         joiner_count: int = 0,
+        *,
+        is_joined_by_itself: bool = False,
     ) -> None:
         self.snapshot_bytes = snapshot_bytes
+        #: the joiners make themselves voters
+        self.is_joined_by_itself = is_joined_by_itself
         self.clock = ManualClock()
         self.network = MemoryNetwork(self.clock)
         log_config = log_config or LogConfig(retention_ms=None)

@@ -535,6 +535,8 @@ class World:
                 assert row.current_leader_epoch <= durable.raft_epoch, "Q-9"
                 if machine.config.is_voter:
                     assert row.fetch_offset <= machine.disk.flushed_offset, "K11: acked before it was durable"
+            case AddRaftVoterRequest(directory_id=directory_id):
+                assert directory_id == durable.directory_id, "K30: it asks for its own disk"
             case _:
                 assert request.raft_epoch <= durable.raft_epoch, "Q-9"  # type: ignore[union-attr]
 
