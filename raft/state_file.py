@@ -75,7 +75,10 @@ class StateFile:
         """Make `state`, or a later one, durable."""
         if state == self._latest:
             return
-        assert self._latest is not None and self._latest.allows(state), f"{state} after {self._latest}"
+        is_observer = not self._has_directory
+        assert self._latest is not None and self._latest.allows(state, is_observer=is_observer), (
+            f"{state} after {self._latest}"
+        )
         self._latest = state
         if self._task is None or self._task.is_done:
             self._task = self._runtime.tasks.start(f"write {self._path}", self._write())

@@ -65,6 +65,11 @@ def check_vote(
         return refusal
     # A candidate whose log names this voter with its directory may itself be named behind this log's end.
     is_named = kraft_version >= 1 and request.voter_directory_id is not None
+    if is_named and (not 0 <= request.candidate_id != config.node_id or request.directory_id is None):
+        return ErrorCode.INVALID_REQUEST, (
+            f"candidate {request.candidate_id} is not another node, or names no directory: give each "
+            "controller its own node.id"
+        )
     if not is_named and request.candidate_id not in config.other_voters:
         return ErrorCode.INVALID_REQUEST, (
             f"node {request.candidate_id} is not another voter of {sorted(config.voters)}: "

@@ -24,12 +24,20 @@ def may_grant_pre_vote(role: Role, own: LogPosition, candidate: LogPosition) -> 
     return candidate >= own
 
 
-def may_grant_vote(state: QuorumState, candidate_id: int, own: LogPosition, candidate: LogPosition) -> bool:
-    """Whether `candidate_id` gets this voter's one vote in the state's epoch (K5)."""
+def may_grant_vote(
+    state: QuorumState,
+    candidate_id: int,
+    directory_id: bytes | None,
+    own: LogPosition,
+    candidate: LogPosition,
+) -> bool:
+    """Whether `candidate_id`, with its directory, gets this voter's one vote in the state's epoch (K5). Two
+    directories of one id are two candidates (K30)."""
     if state.leader_id is not None:
         return False
     if state.voted_for is not None:
-        return state.voted_for == candidate_id
+        is_its_directory = state.voted_directory in (None, directory_id)
+        return is_its_directory and state.voted_for == candidate_id
     return candidate >= own
 
 

@@ -404,7 +404,10 @@ class Member:
             self.download = None
 
     def _set_state(self, state: QuorumState) -> None:
-        assert self.state.allows(state), f"{state} breaks what {self.state} promised (Q-6)"
+        is_observer = not self.config.is_voter
+        assert self.state.allows(state, is_observer=is_observer), (
+            f"{state} breaks what {self.state} promised (Q-6)"
+        )
         self.state = state
 
     def start(self) -> None:
@@ -424,19 +427,21 @@ class Member:
         else:
             self.role = Unattached(soon_ms if self.is_voter else None)
 
-    def become_unattached(self, raft_epoch: int, voted_for: int | None = None) -> None:
-        """Enter a later epoch without a leader, or vote in this epoch."""
-        state = self.state if raft_epoch == self.state.raft_epoch else self.state.of_epoch(raft_epoch)
-        if voted_for is not None:
-            # A new directory votes in the first election of a cluster only, and counts from then on (K8).
-            state = state.of_epoch(raft_epoch, voted_for, state.leader_id).admitted()
-        self._set_state(state)
+    def become_unattached(self, raft_epoch: int) -> None:
+        """Enter a later epoch without a leader."""
+        if raft_epoch != self.state.raft_epoch:
+            self._set_state(self.state.of_epoch(raft_epoch))
         self._enter(Unattached(self._run_deadline_ms() if self.is_voter else None))
+
+    def vote_for(self, candidate_id: int, directory_id: bytes | None) -> None:
+        """Vote in this epoch, which has no leader yet."""
+        # A new directory votes in the first election of a cluster only, and counts from then on (K8).
+        self._set_state(self.state.with_vote(candidate_id, directory_id).admitted())
+        self.become_unattached(self.state.raft_epoch)
 
     def become_follower(self, raft_epoch: int, leader_id: int) -> None:
         """Follow the leader of this or a later epoch."""
-        voted_for = self.state.voted_for if raft_epoch == self.state.raft_epoch else None
-        self._set_state(self.state.of_epoch(raft_epoch, voted_for, leader_id))
+        self._set_state(self.state.of_epoch(raft_epoch, leader_id))
         self._failed_elections = 0
         self._keep_leaders_address(leader_id)
         self._enter(Follower(leader_id, self.fetch_deadline_ms()))
@@ -484,7 +489,8 @@ class Member:
     def become_candidate(self, pre_votes: Votes) -> None:
         """Run for election in a new epoch, with the own vote, after the pre-votes were won (K2)."""
         config, bootstraps = self.config, not self.state.is_admitted
-        self._set_state(self.state.of_epoch(self.state.raft_epoch + 1, config.node_id).admitted())
+        state = self.state.of_epoch(self.state.raft_epoch + 1)
+        self._set_state(state.with_vote(config.node_id, state.directory_id).admitted())
         votes = Votes(len(self.voter_ids), config.node_id, counts_own=self.is_counted)
         votes.directories = dict(pre_votes.directories)
         calls = self.calls_to(self.other_voters)
@@ -502,7 +508,7 @@ class Member:
     def become_leader(self, votes: Votes) -> None:
         """Become the leader of the epoch in which a majority voted for this member."""
         config = self.config
-        self._set_state(self.state.of_epoch(self.state.raft_epoch, config.node_id, config.node_id))
+        self._set_state(self.state.of_epoch(self.state.raft_epoch, config.node_id))
         self._failed_elections = 0
         begin = self.calls_to(self.other_voters)
         leader = Leader.elected(self.other_voters, self.shape.log_end_offset, begin, self.now_ms)

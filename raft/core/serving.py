@@ -76,9 +76,10 @@ def _vote(member: Member, token: int, request: VoteRequest) -> None:
         elif request.pre_vote:
             granted = election.may_grant_pre_vote(member.role, own, candidate)
         else:
-            granted = election.may_grant_vote(member.state, request.candidate_id, own, candidate)
+            candidate_id, directory_id = request.candidate_id, request.directory_id
+            granted = election.may_grant_vote(member.state, candidate_id, directory_id, own, candidate)
             if granted:
-                member.become_unattached(request.raft_epoch, voted_for=request.candidate_id)
+                member.vote_for(candidate_id, directory_id)
     code, text = refusal or (ErrorCode.NONE, None)
     state = member.state
     member.reply(

@@ -91,7 +91,8 @@ CUT_LATE = Setting(faults={"late_voters": 6}, gap_ms=4_000)
 @mutant(breaks="K5", by="OwnBug Q-1 ElectionSafety", setting=QUORUM, killed_by="OwnBug@2")
 def votes_twice() -> Changes:
     """A voter that has voted in an epoch votes again."""
-    return patch(election, "may_grant_vote", "state.voted_for == candidate_id", "candidate >= own")
+    same = "is_its_directory and state.voted_for == candidate_id"
+    return patch(election, "may_grant_vote", same, "candidate >= own")
 
 
 @mutant(breaks="K5", by="Q-3 OwnBug Q-2 I-13", setting=STALE, killed_by="K4@8")
@@ -142,7 +143,8 @@ def forgets_votes() -> Changes:
         StateFile,
         "load",
         "self._durable = self._latest = state",
-        "state = self._durable = self._latest = state.of_epoch(state.raft_epoch)",
+        "state = self._durable = self._latest = "
+        "replace(state, voted_for=None, voted_directory=None, leader_id=None)",
     )
 
 

@@ -42,16 +42,29 @@ def test_pre_vote_is_refused_where_a_leader_lives(role: Role) -> None:
 def test_one_vote_an_epoch_and_only_for_a_log_that_is_long_enough() -> None:
     """K5."""
     fresh = QuorumState(4)
-    assert election.may_grant_vote(fresh, 1, OWN, OWN)
-    assert not election.may_grant_vote(fresh, 1, OWN, LogPosition(3, 9))
+    assert election.may_grant_vote(fresh, 1, None, OWN, OWN)
+    assert not election.may_grant_vote(fresh, 1, None, OWN, LogPosition(3, 9))
     voted = QuorumState(4, voted_for=1)
-    assert election.may_grant_vote(voted, 1, OWN, OWN)
-    assert not election.may_grant_vote(voted, 3, OWN, LogPosition(3, 99))
+    assert election.may_grant_vote(voted, 1, None, OWN, OWN)
+    assert not election.may_grant_vote(voted, 3, None, OWN, LogPosition(3, 99))
+
+
+@pytest.mark.parametrize(
+    ("voted", "asks", "granted"),
+    [(b"X", b"X", True), (b"X", b"Y", False), (b"X", None, False), (None, b"X", True)],
+    ids=["again", "another disk", "names none", "noted by an earlier build"],
+)
+def test_two_directories_of_one_id_are_two_candidates(
+    voted: bytes | None, asks: bytes | None, granted: bool
+) -> None:
+    """K30: both have the id of a voter that was replaced, and each could win with this vote."""
+    state = QuorumState(4).with_vote(3, voted)
+    assert election.may_grant_vote(state, 3, asks, OWN, OWN) is granted
 
 
 def test_no_vote_in_an_epoch_that_has_a_leader() -> None:
     """Q-1 does not hang on it, but such a vote could only disturb."""
-    assert not election.may_grant_vote(QuorumState(4, None, 3), 1, OWN, LogPosition(3, 99))
+    assert not election.may_grant_vote(QuorumState(4, None, 3), 1, None, OWN, LogPosition(3, 99))
 
 
 def test_election_timeout_is_drawn_from_one_to_two_times_the_setting() -> None:

@@ -68,9 +68,9 @@ async def test_a_removed_voter_that_comes_back_disturbs_no_leader(cluster: Chang
     leader = await cluster.remove(leader, removed.id)
     epoch = leader.driver.raft_epoch
     for machine in (leader, other):
-        directory_id = (await stored(machine)).directory_id
+        own, its = (await stored(machine)).directory_id, (await stored(removed)).directory_id
         pre_vote = VoteRequest(
-            "test", epoch, removed.id, machine.id, epoch, 1_000, True, None, voter_directory_id=directory_id
+            "test", epoch, removed.id, machine.id, epoch, 1_000, True, its, voter_directory_id=own
         )
         answer = await cluster.ask(machine, pre_vote)
         assert (answer.error_code, answer.vote_granted) == (ErrorCode.NONE, False)
