@@ -207,7 +207,7 @@ class RaftDriver:
                 sets.append(newest.id.offset - 1, newest.header.voter_set)
             elif not state.kraft_version:
                 check_snapshots_voters(log.folder, newest.header.voters, self._config)
-        if starts and (self._config.is_voter or state.kraft_version):
+        if starts:
             await load_voters(log, directories, sets, 0 if newest is None else newest.id.offset)
             if self._config.is_voter and not sets.latest:
                 check_voters(log, starts[-1].start_offset, self._config)

@@ -79,7 +79,11 @@ def fetch_answered(member: Member, response: FetchResponse) -> None:
         member.fetcher.failed(member.now_ms)
         return
     member.told_of(row.leader_id, response.leader_endpoint)
-    if member.learn(row.leader_epoch, row.leader_id) and row.error_code != ErrorCode.NONE:
+    is_own = row.error_code == ErrorCode.NONE and row.leader_id == answered_by
+    if (
+        member.learn(row.leader_epoch, row.leader_id, is_leaders_own=is_own)
+        and row.error_code != ErrorCode.NONE
+    ):
         return  # the answer named the leader: fetch there
     role = member.role
     is_from_leader = isinstance(role, Follower) and role.leader_id == answered_by

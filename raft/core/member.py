@@ -553,12 +553,15 @@ class Member:
             if self.cannot_lead is not None:
                 role.deadline_ms = self._run_deadline_ms()
 
-    def learn(self, raft_epoch: int, leader_id: int) -> bool:
+    def learn(self, raft_epoch: int, leader_id: int, *, is_leaders_own: bool = False) -> bool:
         """Adopt a peer's epoch and leader if they are newer (K3). True when that changed this member's role.
 
         An observer adopts a later epoch only together with its leader. A voter that the others cannot reach
         may stay ahead of them in an epoch without a leader, and the leader that a majority follows answers no
         fetch of a later epoch than its own.
+
+        `is_leaders_own`: that leader itself has served this member. An observer's own state, which may be
+        damaged, knows no better.
         """
         known_leader = leader_id if self.may_lead(leader_id) else None
         if raft_epoch < self.state.raft_epoch:
@@ -566,8 +569,11 @@ class Member:
         if raft_epoch == self.state.raft_epoch:
             # A start with a log that does not name its leader yet leaves it out.
             is_again = self.state.leader_id == known_leader and isinstance(self.role, Unattached)
-            if known_leader is None or not (self.state.leader_id is None or is_again):
+            is_other = is_leaders_own and not self.config.is_voter and self.state.leader_id != known_leader
+            if known_leader is None or not (self.state.leader_id is None or is_again or is_other):
                 return False
+            if is_other and self.state.leader_id is not None:
+                self.note(f"voter {leader_id} leads epoch {raft_epoch}, and not {self.state.leader_id}")
         if known_leader is None and not self.is_voter:
             return False
         if known_leader is None:
