@@ -43,7 +43,8 @@ def check_snapshots_voters(folder: str, voters: Collection[int], config: RaftCon
 def _other_voters(folder: str, voters: Collection[int], config: RaftConfig) -> BadQuorumState:
     return BadQuorumState(
         f"the metadata log in {folder} was written by the voters {sorted(voters)}, controller.quorum.voters "
-        f"names {sorted(config.voters)}: name those that wrote it on all nodes; voters cannot be changed yet"
+        f"names {sorted(config.voters)}: name those that wrote it on all nodes; to "
+        "change them, let the log name them first (`holdfast metadata-quorum upgrade`)"
     )
 
 

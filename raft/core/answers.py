@@ -96,6 +96,14 @@ def check_begin(request: BeginQuorumEpochRequest, config: RaftConfig, state: Quo
     return _check_epochs_leader(request.leader_id, request.raft_epoch, state)
 
 
+def not_known(leader_id: int, voter_ids: tuple[int, ...]) -> Refusal:
+    """Why a leader that the log names no more, and that does not say where it is, cannot be followed."""
+    return ErrorCode.INVALID_REQUEST, (
+        f"node {leader_id} is not one of the voters {list(voter_ids)} of the metadata log, and does not say "
+        "where it is reached"
+    )
+
+
 def check_end(
     request: EndQuorumEpochRequest, config: RaftConfig, state: QuorumState, names_voters: bool = False
 ) -> Refusal | None:

@@ -256,12 +256,12 @@ class Member:
             self.see_voters()
 
     def address_of(self, node_id: int) -> tuple[str, int] | None:
-        """Where a voter, or a leader that this log does not name yet, is reached; None when that is not
-        known."""
-        named = self.sets.find(node_id)
-        if named is not None:
-            return named.host, named.port
-        return self._told_addresses.get(node_id) or self.config.voters.get(node_id)
+        """Where a voter is reached, or a leader that this log does not name yet, or no more; None when that
+        is not known."""
+        named, told = self.sets.find(node_id), self._told_addresses.get(node_id)
+        if named is None and told is None:
+            named = self.sets.last_of(node_id)
+        return (named.host, named.port) if named is not None else told or self.config.voters.get(node_id)
 
     def told_of(self, leader_id: int, endpoint: str | None) -> None:
         """A peer says where the leader is reached. Peers whose log names no voters say nothing."""

@@ -92,8 +92,11 @@ def _begin_epoch(member: Member, token: int, request: BeginQuorumEpochRequest) -
     refusal = answers.check_begin(request, member.config, member.state)
     if refusal is None:
         member.told_of(request.leader_id, request.leader_endpoint)
-        member.learn(request.raft_epoch, request.leader_id)
-        assert member.state.leader_id == request.leader_id, "one leader in an epoch (Q-1)"
+        if member.may_lead(request.leader_id):
+            member.learn(request.raft_epoch, request.leader_id)
+            assert member.state.leader_id == request.leader_id, "one leader in an epoch (Q-1)"
+        else:
+            refusal = answers.not_known(request.leader_id, member.voter_ids)
     _answer_epoch(member, token, refusal)
 
 
@@ -160,6 +163,11 @@ def _add_voter(member: Member, token: int, request: AddRaftVoterRequest) -> None
     if not isinstance(leader, Leader):
         text = f"not the leader: ask node {member.leader_hint}, or again later"
         member.reply(token, answers.not_added((ErrorCode.NOT_LEADER_OR_FOLLOWER, text)))
+        return
+    if leader.change is not None:
+        # The set that is about to be written names the directories as they are now.
+        text = "a change of the voters is under way: ask again"
+        member.reply(token, answers.not_added((ErrorCode.REQUEST_TIMED_OUT, text)))
         return
     voter = leader.voters.get(request.voter_id)
     if voter is None:

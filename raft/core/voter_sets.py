@@ -48,7 +48,16 @@ class VoterSets:
 
     def find(self, voter_id: int) -> Voter | None:
         """The row of a voter at the log's end."""
-        return next((voter for voter in self.latest if voter.voter_id == voter_id), None)
+        return _row(self.latest, voter_id)
+
+    def last_of(self, voter_id: int) -> Voter | None:
+        """The row of a voter in the last set that names it."""
+        rows = (_row(voters, voter_id) for _, voters in reversed(self._history))
+        return next((row for row in rows if row is not None), None)
+
+
+def _row(voters: tuple[Voter, ...], voter_id: int) -> Voter | None:
+    return next((voter for voter in voters if voter.voter_id == voter_id), None)
 
 
 def parse_endpoint(text: str | None) -> tuple[str, int] | None:

@@ -83,7 +83,7 @@ async def test_a_voter_does_not_start_with_a_log_that_other_voters_wrote(
     if alone.is_running:
         await alone.kill()
     alone.named = then
-    with pytest.raises(BadQuorumState, match=r"was written by the voters .* voters cannot be changed yet"):
+    with pytest.raises(BadQuorumState, match=r"was written by the voters .* let the log name them first"):
         await alone.boot()
     assert alone.server is not None
     await alone.server.close()

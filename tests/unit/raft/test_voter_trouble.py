@@ -6,7 +6,12 @@ import pytest
 
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.fetch import METADATA_TOPIC_ID, FetchPartition, FetchRequest
-from holdfast.protocol.messages.quorum import AddRaftVoterRequest, RemoveRaftVoterRequest, VoteRequest
+from holdfast.protocol.messages.quorum import (
+    AddRaftVoterRequest,
+    RemoveRaftVoterRequest,
+    UpgradeQuorumRequest,
+    VoteRequest,
+)
 from tests.unit.raft.cluster import Machine
 from tests.unit.raft.test_directories import stored, wipe, write
 from tests.unit.raft.test_voter_changes import Changing, code_of
@@ -106,3 +111,20 @@ async def test_a_broker_and_a_voter_never_share_an_id(cluster: Changing) -> None
     assert (code, "node.id 4 is a broker's" in text) == (ErrorCode.INVALID_REQUEST, True)
     await cluster.clock.advance(5_000)
     await cluster.add(leader, 4)
+
+
+async def test_no_directory_is_replaced_while_the_log_takes_over_the_voters(cluster: Changing) -> None:
+    """The set that is about to be written names the directories as they were."""
+    leader = await cluster.boot()
+    await cluster.clock.advance(600)
+    away = followers(cluster, leader)[0]
+    await away.kill()
+    asked = await cluster.begin(leader, UpgradeQuorumRequest(1))
+    await cluster.clock.advance(50)
+    refused = await cluster.readmit(leader, away.id, b"x" * 16)
+    assert (refused.error_code, refused.error_message) == (
+        ErrorCode.REQUEST_TIMED_OUT,
+        "a change of the voters is under way: ask again",
+    )
+    assert (await cluster.answer_of(asked)).error_code == ErrorCode.REQUEST_TIMED_OUT
+    assert (await cluster.readmit(leader, away.id, b"x" * 16)).error_code == ErrorCode.NONE

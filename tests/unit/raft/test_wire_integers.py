@@ -6,9 +6,12 @@ import pytest
 
 from holdfast.protocol.messages.fetch import METADATA_TOPIC_ID, FetchPartition, FetchRequest
 from holdfast.protocol.messages.quorum import (
+    AddRaftVoterRequest,
     BeginQuorumEpochRequest,
     DescribeQuorumRequest,
     EndQuorumEpochRequest,
+    RemoveRaftVoterRequest,
+    UpgradeQuorumRequest,
     VoteRequest,
 )
 from holdfast.raft.core.answers import EPOCH_JUMP_MAX
@@ -19,6 +22,8 @@ from holdfast.runtime.memory.machine import memory_runtime, settle
 from holdfast.storage.checkpoint import read_text, write_atomically
 from tests.unit.protocol.integers import extremes
 from tests.unit.raft.cluster import FOLDER, Cluster, Machine
+from tests.unit.raft.test_directories import stored
+from tests.unit.raft.test_voter_changes import Changing
 
 
 def requests(leader: Machine, to: int, sender: int) -> list[Any]:
@@ -36,10 +41,27 @@ def requests(leader: Machine, to: int, sender: int) -> list[Any]:
     ]
 
 
-@pytest.mark.parametrize("number", range(7))
-async def test_no_integer_of_a_request_ends_elections(number: int) -> None:
-    cluster = Cluster(voter_count=3)
-    await cluster.boot()
+async def requests_of_a_log_that_names_voters(leader: Machine, to: Machine, sender: Machine) -> list[Any]:
+    """The same where they say more, and those that change the voters (K30)."""
+    epoch, end = leader.driver.raft_epoch, leader.log.log_end_offset
+    own, its = (await stored(to)).directory_id, (await stored(sender)).directory_id
+    row = FetchPartition(METADATA_TOPIC_ID, 0, epoch, end, epoch, end, 1000)
+    return [
+        VoteRequest("test", epoch + 1, sender.id, to.id, epoch, end, False, its, voter_directory_id=own),
+        BeginQuorumEpochRequest("test", leader.id, epoch, to.id, f"localhost:{9000 + leader.id}"),
+        FetchRequest("test", sender.id, -1, 0, 1, 1, (row,), voter_directory_id=its, kraft_version=1),
+        AddRaftVoterRequest(7, b"7" * 16, "c7:9007"),
+        RemoveRaftVoterRequest(7, None),
+        UpgradeQuorumRequest(1),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("names_voters", "number"), [*((False, n) for n in range(7)), *((True, n) for n in range(6))]
+)
+async def test_no_integer_of_a_request_ends_elections(names_voters: bool, number: int) -> None:
+    cluster = Changing(voter_count=3)
+    await (cluster.upgraded() if names_voters else cluster.boot())
     runtime, _ = memory_runtime(clock=cluster.clock, network=cluster.network)
     first_epoch = max(machine.driver.raft_epoch for machine in cluster.machines.values())
     sent = 0
@@ -49,7 +71,10 @@ async def test_no_integer_of_a_request_ends_elections(number: int) -> None:
         await settle()
         sender = next(id for id in cluster.voters if id != machine.id)
         leader = await cluster.leader(within_ms=10_000)
-        for _, request in extremes(requests(leader, machine.id, sender)[number]):
+        asked = requests(leader, machine.id, sender)
+        if names_voters:
+            asked = await requests_of_a_log_that_names_voters(leader, machine, cluster[sender])
+        for _, request in extremes(asked[number]):
             answer = channel.call_soon(request, 1000)
             await cluster.clock.advance(10)
             sent += 1
