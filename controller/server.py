@@ -294,7 +294,11 @@ class ControllerServer:
         self._exchanges[self._requests_taken] = exchange
         self.pump.post(
             RequestReceived(
-                self._requests_taken, exchange.connection_id, exchange.listener_name, exchange.message
+                self._requests_taken,
+                exchange.connection_id,
+                exchange.listener_name,
+                exchange.message,
+                self._driver.voter_ids,
             )
         )
 

@@ -127,6 +127,8 @@ class Quorum:
         self.cannot_lead: str | None = None
         self.answers: dict[int, Any] = {}
         self._requests = 0
+        #: as the metadata log names them (K30)
+        self.voter_ids: tuple[int, ...] = ()
         self.core = QuorumController(config, self.random)
         self.elect()
 
@@ -215,7 +217,8 @@ class Quorum:
     def start_request(self, message: Any, connection_id: int = 0, at_ms: int | None = None) -> int:
         """Send a request; its answer will be in `answers` under the number returned."""
         self._requests += 1
-        self.handle(RequestReceived(self._requests, connection_id, "CONTROLLER", message), at_ms)
+        event = RequestReceived(self._requests, connection_id, "CONTROLLER", message, self.voter_ids)
+        self.handle(event, at_ms)
         return self._requests
 
     def request(self, message: Any, connection_id: int = 0, at_ms: int | None = None) -> Any:

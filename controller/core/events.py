@@ -41,6 +41,8 @@ class RequestReceived:
     connection_id: int
     listener_name: str
     message: Any
+    #: of the metadata quorum, as its log names them when the request comes (K30)
+    voter_ids: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -344,7 +344,7 @@ class QuorumController:
                 late = self._proposal_order.refusal(message, registered_epoch)
                 return late or self._replication.alter_partition(draft, message)
             case BrokerRegistrationRequest():
-                return self._cluster.register(draft, message, now_ms)
+                return self._cluster.register(draft, message, now_ms, event.voter_ids)
             case CreateTopicsRequest():
                 return topics.create_topics(draft, message, self._config, self._random)
             case DeleteTopicsRequest():

@@ -101,13 +101,15 @@ def _record_of_the_same(original: Any, request: Any, broker_epoch: int, is_clean
     more=(Patch(cluster_control, "_register_record", _record_of_the_same),),
     killed_by="R32@3",
 )
-def who_asks_again_is_another(original: Any, self: Any, draft: Any, request: Any, now_ms: int) -> Any:
+def who_asks_again_is_another(
+    original: Any, self: Any, draft: Any, request: Any, now_ms: int, voter_ids: Any = ()
+) -> Any:
     """A process that registers again since the answer was lost counts as the next one, without a proof."""
     old = draft.image.brokers.get(request.broker_id)
     if old is not None and old.is_fenced and old.incarnation_id == request.incarnation_id:
         request = replace(request, incarnation_id=_flip(request.incarnation_id))
         _FLIPPED.add(request.incarnation_id)
-    return original(self, draft, request, now_ms)
+    return original(self, draft, request, now_ms, voter_ids)
 
 
 @mutant(breaks="B8, R108", by="R108", setting=SWITCHED, killed_by="R108@1")

@@ -4,6 +4,7 @@ Owns the sessions, which are soft state: a new active controller starts a whole 
 broker. `replication_control` decides what a leaving or returning broker does to partitions.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -187,9 +188,14 @@ class ClusterControl:
     # --- registration ------------------------------------------------------------------------------------
 
     def register(
-        self, draft: Draft, request: BrokerRegistrationRequest, now_ms: int
+        self,
+        draft: Draft,
+        request: BrokerRegistrationRequest,
+        now_ms: int,
+        voter_ids: Collection[int] = (),
     ) -> BrokerRegistrationResponse:
-        """Register a new incarnation, or the same one again. Errors in the order of R30.
+        """Register a new incarnation, or the same one again. Errors in the order of R30. `voter_ids`: the
+        controllers that the metadata log names (K30), beside those of the configuration.
 
         One that was let go is over (R22): a process that did not ask for that gets a new epoch.
         """
@@ -203,7 +209,7 @@ class ClusterControl:
             # logs.
             and set(old.log_dirs) <= set(request.log_dirs)
         )
-        error, text = self._registration_error(image, request)
+        error, text = self._registration_error(image, request, voter_ids)
         if error is not ErrorCode.NONE:
             return BrokerRegistrationResponse(error, text, -1, False)
         if old is not None and is_same and not (old.is_fenced and old.in_controlled_shutdown):
@@ -242,7 +248,7 @@ class ClusterControl:
         return BrokerRegistrationResponse(ErrorCode.NONE, None, broker_epoch, is_clean)
 
     def _registration_error(
-        self, image: MetadataImage, request: BrokerRegistrationRequest
+        self, image: MetadataImage, request: BrokerRegistrationRequest, voter_ids: Collection[int]
     ) -> tuple[ErrorCode, str | None]:
         if request.cluster_id != self._config.cluster_id:
             return (
@@ -263,7 +269,7 @@ class ClusterControl:
                 "stop that process, or try again after its session; a second broker needs its own node.id",
             )
         problem = None
-        if request.broker_id < 0 or request.broker_id in self._config.voters:
+        if request.broker_id < 0 or request.broker_id in {*self._config.voters, *voter_ids}:
             problem = f"node.id {request.broker_id} belongs to a controller or is negative; choose another"
         elif not request.listeners:
             problem = "a broker needs at least one listener"

@@ -68,6 +68,15 @@ def test_registration_checks_in_their_order(
     assert quorum.end_offset == end_offset
 
 
+def test_a_broker_does_not_take_the_id_of_a_voter_that_only_the_log_names() -> None:
+    """K30."""
+    quorum = started(1, topic=False)
+    quorum.voter_ids = (7, 101)
+    assert quorum.register(7).error_code == ErrorCode.INVALID_REGISTRATION
+    quorum.voter_ids = (101,)
+    assert quorum.register(7).error_code == ErrorCode.NONE
+
+
 def test_the_same_incarnation_keeps_its_epoch_and_its_state() -> None:
     """R31: a retry writes nothing; other addresses are taken over."""
     quorum = started(topic=False)
