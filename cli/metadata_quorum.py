@@ -181,7 +181,7 @@ def upgrade(**given: Any) -> None:
 )
 @output
 def add_controller(controller: tuple[int, str], **given: Any) -> None:
-    """Make a controller that runs with holdfast.controller.joins=true a voter, once it has caught up.
+    """Make a controller that runs with holdfast.quorum.joins=true a voter, once it has caught up.
 
     One with controller.quorum.auto.join.enable=true does that by itself.
     """

@@ -124,7 +124,7 @@ COMMON_KEYS: tuple[ConfigKey, ...] = (
     ),
     _list("controller.quorum.voters", (), "id@host:port of every controller.", required=True),
     _bool(
-        "holdfast.controller.joins",
+        "holdfast.quorum.joins",
         False,
         "A controller that controller.quorum.voters need not name: it reads the metadata log until "
         "`metadata-quorum add-controller` makes it a voter.",

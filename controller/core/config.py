@@ -140,7 +140,7 @@ class ControllerConfig:
             quorum_retry_backoff_ms=values["controller.quorum.retry.backoff.ms"],
             snapshot_bytes=values["metadata.log.max.record.bytes.between.snapshots"],
             snapshot_interval_ms=values["metadata.log.max.snapshot.interval.ms"] or None,
-            joins=values["holdfast.controller.joins"] or values["controller.quorum.auto.join.enable"],
+            joins=values["holdfast.quorum.joins"] or values["controller.quorum.auto.join.enable"],
             joins_as=(
                 f"{listener.host}:{listener.port}" if values["controller.quorum.auto.join.enable"] else None
             ),
@@ -157,7 +157,7 @@ class ControllerConfig:
         if self.node_id not in self.voters and not self.joins:
             raise ConfigError(
                 f"node.id={self.node_id}: expected one of the ids in controller.quorum.voters, "
-                f"{', '.join(map(str, self.voters))}; or set holdfast.controller.joins=true"
+                f"{', '.join(map(str, self.voters))}; or set holdfast.quorum.joins=true"
             )
         if self.joins_as is not None and (self.listener.host in ANY_HOST or not self.listener.port):
             raise ConfigError(

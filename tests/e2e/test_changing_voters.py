@@ -12,7 +12,7 @@ from tests.e2e.load import Load, assert_nothing_lost, wait_until, watch
 from tests.e2e.test_metadata_quorum import metadata_quorum
 
 #: Of controllers that wait for an operator, and of those that do not.
-JOINS, JOINS_BY_ITSELF = "holdfast.controller.joins", "controller.quorum.auto.join.enable"
+JOINS, JOINS_BY_ITSELF = "holdfast.quorum.joins", "controller.quorum.auto.join.enable"
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 

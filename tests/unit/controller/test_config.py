@@ -56,7 +56,7 @@ def test_the_metadata_log_may_have_a_folder_of_its_own() -> None:
 
 @pytest.mark.parametrize(
     ("key", "joins_as"),
-    [("holdfast.controller.joins", None), ("controller.quorum.auto.join.enable", "c4:9093")],
+    [("holdfast.quorum.joins", None), ("controller.quorum.auto.join.enable", "c4:9093")],
 )
 def test_a_controller_that_is_not_configured_as_a_voter_may_wait_or_make_itself_one(
     key: str, joins_as: str | None
