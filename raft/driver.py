@@ -52,7 +52,7 @@ from holdfast.raft.core.log_throttle import LogThrottle
 from holdfast.raft.core.member import Snapshot
 from holdfast.raft.core.metrics import RaftMetrics, snapshot_families
 from holdfast.raft.core.node import RaftNode
-from holdfast.raft.core.quorum import START_ANEW, BadQuorumState
+from holdfast.raft.core.quorum import START_ANEW, BadQuorumState, QuorumState
 from holdfast.raft.core.voter_directories import VoterDirectories
 from holdfast.raft.core.voter_sets import VoterSets
 from holdfast.raft.known_voters import check_snapshots_voters, check_voters, load_voters
@@ -310,6 +310,16 @@ class RaftDriver:
     def committed_offset(self) -> int:
         """Exclusive end of what is committed as far as this node knows; the listener may be behind."""
         return 0 if self._node is None else self._node.high_watermark
+
+    @property
+    def durable_state(self) -> QuorumState | None:
+        """Epoch, vote and leader as they are on disk; None before the start."""
+        return None if self._node is None else self._node.durable_state
+
+    @property
+    def epoch_start_offset(self) -> int | None:
+        """Where its own epoch begins in the log, None when it does not lead."""
+        return None if self._node is None else self._node.epoch_start_offset
 
     @property
     def delivered_offset(self) -> int:

@@ -64,6 +64,11 @@ class Flusher:
         """These segments are about to be deleted."""
         self._rolled = [segment for segment in self._rolled if segment not in segments]
 
+    @property
+    def is_running(self) -> bool:
+        """A flush is under way."""
+        return self._running > 0
+
     async def wait_idle(self) -> None:
         """Wait until no flush is under way, so that files may be truncated and closed."""
         while self._running:  # another flush may begin in the turn in which the last one ends

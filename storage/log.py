@@ -68,7 +68,8 @@ class Log:
         self._runtime = runtime
         self._disk = runtime.disk
         self._clock = runtime.clock
-        self._guard = LogGuard(folder, on_failure)
+        #: the change that is under way, and the error that has taken it offline; only the log enters changes
+        self.guard = LogGuard(folder, on_failure)
         self._segments = SegmentList(segments)
         self._log_start_offset = self._durable_start_offset = segments[0].base_offset
         self._log_end_offset = self._flushed_offset = segments[-1].next_offset
@@ -80,7 +81,8 @@ class Log:
         self.flush_policy = FlushPolicy(config.flush_messages, config.flush_ms)
         #: where its flushes are counted
         self.flush_stats = FlushStats()
-        self._truncation_count = 0
+        #: how often its end has fallen, or it has begun anew
+        self.truncation_count = 0
         self._background: list[Task] = []
         self.topic_id: bytes | None = None
         self._before_rewind: Callable[[int], Awaitable[None]] | None = None
@@ -159,7 +161,7 @@ class Log:
         log._log_start_offset = log._durable_start_offset = max(log._log_start_offset, log_start_offset)
         log._epochs = await load_epochs(disk, folder, epochs, found)
         log._flusher = Flusher(disk, folder, log._epochs)
-        log.cleaning = LogCleaning(disk, folder, log._segments, log._guard, log._flusher, log._epochs)
+        log.cleaning = LogCleaning(disk, folder, log._segments, log.guard, log._flusher, log._epochs)
         await log.cleaning.load(found.report.other_names, log._log_end_offset)
         log._epochs.truncate_from_start(log._log_start_offset)
         if await snapshots.drop_above(disk, folder, log._log_end_offset):
@@ -209,9 +211,9 @@ class Log:
         return self._segments.size_bytes
 
     @property
-    def segment_count(self) -> int:
-        """Number of segments, including the active one."""
-        return len(self._segments)
+    def segments(self) -> SegmentList:
+        """Its segments; only the log changes them."""
+        return self._segments
 
     @property
     def leader_epoch_cache(self) -> LeaderEpochCache:
@@ -226,7 +228,7 @@ class Log:
     @property
     def failure(self) -> DiskError | None:
         """The DiskError that took this log offline; None while it is usable (A-20)."""
-        return self._guard.failure
+        return self.guard.failure
 
     @property
     def config(self) -> LogConfig:
@@ -285,7 +287,7 @@ class Log:
     def start_epoch(self, leader_epoch: int) -> None:
         """Record that this replica leads in `leader_epoch` from the present end on, before there is data
         (R54)."""
-        self._guard.check_usable()
+        self.guard.check_usable()
         self._check_epoch(leader_epoch)
         self._epochs.assign(leader_epoch, self._log_end_offset)
 
@@ -294,7 +296,7 @@ class Log:
         header, whose epoch no crc covers. Raises: CorruptLog."""
         if leader_epoch < self._last_epoch:
             story = f"its last batch has epoch {self._last_epoch}, later than the leader's {leader_epoch}"
-            with self._guard.failing():
+            with self.guard.failing():
                 raise CorruptLog(self._segments.active.log.path, 0, story)
 
     def needs_roll(self, next_size_bytes: int) -> bool:
@@ -311,11 +313,11 @@ class Log:
         return None if first_ms is None else self._clock.now_ms() - first_ms
 
     def _write(self, buffers: tuple[Buffer, ...]) -> None:
-        self._guard.check_append()
+        self.guard.check_append()
         try:
             self._segments.active.write(buffers)
         except DiskError as error:
-            self._guard.fail(error)
+            self.guard.fail(error)
             raise
 
     def _note(self, header: BatchHeader, base_offset: int, leader_epoch: int) -> None:
@@ -325,7 +327,7 @@ class Log:
         try:
             self._segments.active.note(header, base_offset, leader_epoch)
         except DiskError as error:
-            self._guard.fail(error)
+            self.guard.fail(error)
             raise
         if header.producer_id >= 0 or not header.record_count:
             self._producers.apply(header, base_offset)
@@ -372,7 +374,7 @@ class Log:
             if verify or segment is not self._segments.active or segment.is_cold(fetch_offset):
                 check_read(segment, fetch_offset, data, self._epochs.epoch_at)
         except DiskError as error:
-            self._guard.fail(error)
+            self.guard.fail(error)
             raise
         return from_offset(data, fetch_offset)
 
@@ -388,7 +390,7 @@ class Log:
     def batch_for_timestamp(self, timestamp_ms: int) -> bytes | None:
         """The first batch with a record at or after `timestamp_ms`, whole; None when there is none. Raises:
         DiskError."""
-        with self._guard.failing():
+        with self.guard.failing():
             header = self._segments.find_timestamp(timestamp_ms, self._log_start_offset)
         if header is None:
             return None
@@ -398,11 +400,11 @@ class Log:
         """Reads and checks the first closed, durable segment that ends above `offset`; None when there is
         none."""
         segment = self._segments.closed_above(offset)
-        if segment is None or not self._guard.is_usable or segment.flushed_size < segment.size:
+        if segment is None or not self.guard.is_usable or segment.flushed_size < segment.size:
             return None
-        count = self._truncation_count
+        count = self.truncation_count
         return SegmentScrub(
-            segment, self._guard, self._epochs.epoch_at, lambda: self._truncation_count == count
+            segment, self.guard, self._epochs.epoch_at, lambda: self.truncation_count == count
         )
 
     # --- flush -----------------------------------------------------------------------------------------
@@ -412,20 +414,20 @@ class Log:
 
         Covers what was in the log when it started (A-21). Raises: DiskError.
         """
-        await self._guard.no_change()
-        if self._guard.is_closed:
+        await self.guard.no_change()
+        if self.guard.is_closed:
             return self._flushed_offset
-        self._guard.check_usable()
+        self.guard.check_usable()
         end_offset = self._log_end_offset
         self.flush_policy.flush_started()
         if self._flushed_offset == end_offset and not self._flusher.has_rolled:
             return end_offset
         started_ns = self._clock.now_ns()
-        with self._guard.failing():
+        with self.guard.failing():
             await self._flusher.flush(self._segments.active, self._epochs)
         self.flush_stats.done(reason, self._clock.now_ns() - started_ns)
         # Another flush may have failed meanwhile, and the kernel reports an error only once (A-20).
-        self._guard.check_usable()
+        self.guard.check_usable()
         self._flushed_offset = max(self._flushed_offset, end_offset)
         return self._flushed_offset
 
@@ -434,7 +436,7 @@ class Log:
     async def roll(self) -> None:
         """Start a new segment at the end of the log; the full one is flushed in the background. Does nothing
         when the active segment is empty. Raises: DiskError."""
-        async with self._guard.change("roll"):
+        async with self.guard.change("roll"):
             await self._roll()
 
     async def _roll(self) -> None:
@@ -451,7 +453,7 @@ class Log:
         self._background.append(
             self._runtime.tasks.start(
                 f"flush {full.log.path}",
-                self._finish_roll(segment.base_offset, snapshot, self._truncation_count),
+                self._finish_roll(segment.base_offset, snapshot, self.truncation_count),
             )
         )
 
@@ -469,12 +471,12 @@ class Log:
         try:
             await self.flush(FlushReason.ROLL)
             async with self._flusher.small_files:
-                if self._truncation_count == truncation_count and not self._guard.is_closed:
+                if self.truncation_count == truncation_count and not self.guard.is_closed:
                     bases = frozenset(self._segments.base_offsets)
                     await snapshots.write(self._disk, self.folder, offset, snapshot, bases)
         except DiskError as error:
-            self._guard.fail(error)
-            if not self._guard.is_heard:
+            self.guard.fail(error)
+            if not self.guard.is_heard:
                 raise
 
     def move_start(self, offset: int) -> None:
@@ -505,7 +507,7 @@ class Log:
 
     async def _delete_old_segments(self, wall_ms: int, high_watermark: int) -> int:
         self._producers.expire(wall_ms, self._config.producer_id_expiration_ms)
-        async with self._guard.change("retention"):
+        async with self.guard.change("retention"):
             kept_offset = min(high_watermark, self._flushed_offset)
             if must_roll(age_of(self._segments.active), self._config, wall_ms, self._append_age_ms()):
                 await self._roll()  # and the pass that finds it flushed deletes it
@@ -556,13 +558,13 @@ class Log:
         that would lack keys is emptied. Raises: DiskError.
         """
         start = self._log_start_offset
-        with self._guard.failing():
+        with self.guard.failing():
             is_anew = offset < max(start, self.cleaning.changed_offset)
             is_anew = is_anew or self._segments.begins_below(offset, start)
         if is_anew:
             await self.reset_to(min(offset, start))
             return self._log_start_offset
-        async with self._guard.change("truncate"):
+        async with self.guard.change("truncate"):
             if offset >= self._log_end_offset:
                 self._epochs.truncate_from_end(self._log_end_offset)
                 return self._log_end_offset
@@ -588,7 +590,7 @@ class Log:
         CorruptBatch, InvalidAppend, DiskError."""
         base_offset = parse_header(records).base_offset
         headers = check_continuation(records, LogSpan(base_offset, base_offset, -1), leader_epoch)
-        async with self._guard.change("begin within a batch"):
+        async with self.guard.change("begin within a batch"):
             await self._prepare_rewind(base_offset)
             segment = await self._new_segment(base_offset)
             segment.write((records,))
@@ -602,7 +604,7 @@ class Log:
                 self._note(header, header.base_offset, header.leader_epoch)
             segment.flushed_size, self._flushed_offset = segment.size, self._log_end_offset
             self._durable_start_offset = base_offset
-            self._truncation_count += 1
+            self.truncation_count += 1
             self.cleaning.was_cut(base_offset)
             self._flusher.forget(dropped)
             for old in dropped:
@@ -614,7 +616,7 @@ class Log:
         """Drop everything and begin an empty log at `offset` (R83). Durable on return. Raises: DiskError."""
         for tap in self.taps:
             tap.reset_begins()
-        async with self._guard.change("reset"):
+        async with self.guard.change("reset"):
             await self._prepare_rewind(offset)
             dropped = self._segments.clear()
             self._log_start_offset = self._durable_start_offset = offset
@@ -648,7 +650,7 @@ class Log:
     def _rewound(self, log_end_offset: int) -> None:
         self._log_end_offset = log_end_offset
         self._flushed_offset = min(self._flushed_offset, log_end_offset)
-        self._truncation_count += 1
+        self.truncation_count += 1
         self.cleaning.was_cut(log_end_offset)
         self._last_epoch = self._epochs.last_written(log_end_offset)
 
@@ -667,19 +669,19 @@ class Log:
         Raises: DiskError, after closing, when `flush` was requested and this log has failed or fails now:
         then the stop is not clean.
         """
-        if self._guard.is_closed:
+        if self.guard.is_closed:
             return
         for task in self._background:
             await task.wait()
         failure = None
         if flush:
             try:
-                async with self._guard.change("close"):
+                async with self.guard.change("close"):
                     await self._flush_whole()
             except DiskError as error:
                 failure = error
         await self._flusher.wait_idle()
-        self._guard.is_closed = True
+        self.guard.is_closed = True
         for segment in self._segments:
             await segment.close()
         if failure is not None:

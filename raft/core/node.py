@@ -87,6 +87,17 @@ class RaftNode:
         return isinstance(self._member.role, Leader)
 
     @property
+    def durable_state(self) -> QuorumState:
+        """Epoch, vote and leader as they are on disk."""
+        return self._member.durable_state
+
+    @property
+    def epoch_start_offset(self) -> int | None:
+        """Where the leader's own epoch begins in the log, None when it does not lead."""
+        role = self._member.role
+        return role.epoch_start_offset if isinstance(role, Leader) else None
+
+    @property
     def high_watermark(self) -> int:
         """Exclusive end of the records that this node knows to be committed."""
         return self._member.high_watermark

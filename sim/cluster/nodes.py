@@ -85,6 +85,11 @@ class SimNode:
         return self.machine.host.name
 
     @property
+    def clock_ms(self) -> int:
+        """What the clock of its last process shows; 0 before the first."""
+        return 0 if self._clock is None else self._clock.shown_ns() // 1_000_000
+
+    @property
     def is_up(self) -> bool:
         """It runs and was not asked to stop."""
         return self.state is State.RUNNING

@@ -4,7 +4,7 @@ Owns the last five batches of each producer id. Built from batch headers only, o
 so replicas with the same log have the same state. Touches no file; `rows` and `from_rows` make its snapshot.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from holdfast.protocol.errors import ErrorCode
@@ -62,6 +62,11 @@ class ProducerState:
         #: each producer that has a batch in the log, or had one that retention deleted, is known: none was
         #: dropped, and the log did not come without batches of others
         self.is_whole = is_whole
+
+    @property
+    def producers(self) -> Mapping[int, _Producer]:
+        """{producer id: what is remembered of it}, the one silent for longest first."""
+        return self._producers
 
     @property
     def producer_count(self) -> int:

@@ -104,7 +104,7 @@ def test_a_follower_that_fetches_all_the_time_lags(monkeypatch: pytest.MonkeyPat
         proposal = original(self, now_ms)
         if proposal is not None and self.leadership is not None and self.registration is not None:
             dropped = {*self.registration.isr} - {*proposal.isr}
-            met.extend(d for d in dropped if now_ms - self.leadership.progress[d]._last_fetch_ms < 1_000)
+            met.extend(d for d in dropped if now_ms - self.leadership.progress[d].last_fetch_ms < 1_000)
         return proposal
 
     monkeypatch.setattr(Partition, "maybe_shrink", shrink)

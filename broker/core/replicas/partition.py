@@ -108,6 +108,11 @@ class Partition:
     # ----------------------------------------------------------------------------------------------
 
     @property
+    def lag_ms_max(self) -> int:
+        """How long a member of the ISR may lag before it is dropped (R51)."""
+        return self._lag_ms_max
+
+    @property
     def leader_epoch(self) -> int:
         """Epoch of the registration, -1 without one."""
         return -1 if self.registration is None else self.registration.leader_epoch

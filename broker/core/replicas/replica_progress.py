@@ -12,7 +12,7 @@ class ReplicaProgress:
     __slots__ = (
         "_grace_from_ms",
         "_leader_position_at_fetch",
-        "_last_fetch_ms",
+        "last_fetch_ms",
         "broker_epoch",
         "is_silent",
         "last_caught_up_ms",
@@ -38,7 +38,7 @@ class ReplicaProgress:
         #: start of the grace period: an ISR member has the lag time from there to catch up
         self._grace_from_ms = grace_from_ms
         self._leader_position_at_fetch = -1
-        self._last_fetch_ms = 0
+        self.last_fetch_ms = 0
 
     def fetched(self, position: int, broker_epoch: int, leader_position: int, now_ms: int) -> None:
         """Record a fetch that matched the leader's log. The follower is caught up now if it has everything,
@@ -50,12 +50,12 @@ class ReplicaProgress:
         if position >= leader_position:
             self.last_caught_up_ms = now_ms
         elif position >= self._leader_position_at_fetch >= 0:
-            self.last_caught_up_ms = max(self.last_caught_up_ms or 0, self._last_fetch_ms)
+            self.last_caught_up_ms = max(self.last_caught_up_ms or 0, self.last_fetch_ms)
         self.position = position
         self.is_silent = False
         self.broker_epoch = broker_epoch
         self._leader_position_at_fetch = leader_position
-        self._last_fetch_ms = now_ms
+        self.last_fetch_ms = now_ms
 
     def leader_moved(self, previous_leader_position: int, now_ms: int) -> None:
         """The leader's position has grown: a follower that had everything was caught up until now."""

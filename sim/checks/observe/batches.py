@@ -110,7 +110,7 @@ class BatchHistory(LogTap):
     # --- LogTap ----------------------------------------------------------------------------------------
 
     def reset_begins(self) -> None:
-        self._resets_from = self._log._truncation_count
+        self._resets_from = self._log.truncation_count
         self.is_resetting = True
 
     def reset_ended(self) -> None:
@@ -140,7 +140,7 @@ class BatchHistory(LogTap):
     @property
     def is_reset(self) -> bool:
         """The log was dropped since the last `follow`."""
-        return self._resets_from is not None and self._log._truncation_count > self._resets_from
+        return self._resets_from is not None and self._log.truncation_count > self._resets_from
 
     @property
     def is_behind(self) -> bool:

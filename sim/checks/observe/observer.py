@@ -457,7 +457,7 @@ def _end(view: ReplicaView, is_cache_lost: bool) -> None:
     view.flushed_offset = view.log.flushed_offset
     failure = view.log.failure
     has_failed_in_cut = isinstance(failure, DiskError) and failure.operation in ("truncate", "unlink")
-    view.is_cut_under_way = view.log._guard.changing is not None or has_failed_in_cut
+    view.is_cut_under_way = view.log.guard.changing is not None or has_failed_in_cut
     survives = view.flushed_offset if is_cache_lost else view.log.log_end_offset
     if view.history.is_resetting:
         view.is_cut_under_way, survives = True, 0  # any beginning of the dropped log may be left, or none

@@ -187,7 +187,7 @@ def _fetched(core: Broker, request: FetchRequest, now_ms: int, heard: TapRecord)
         leadership = None if replica is None else replica.leadership
         progress = None if leadership is None else leadership.progress.get(request.replica_id)
         # one that was refused says nothing
-        if progress is not None and progress._last_fetch_ms == now_ms:
+        if progress is not None and progress.last_fetch_ms == now_ms:
             heard.note_of(key, facts.FollowerFetched, progress)
 
 
@@ -237,7 +237,7 @@ def _judged(
             replica = core.partitions.get(result.key)
             if replica is not None:
                 log: Any = replica.log
-                one = log.producer_state._producers.get(header.producer_id)
+                one = log.producer_state.producers.get(header.producer_id)
                 known = None if one is None else (one.epoch, tuple(one.batches))
                 heard.note_of(result.key, facts.BatchJudged, Judged(header, result, known))
     if not headers:

@@ -38,7 +38,7 @@ class OnlyOldIsDeleted(Property):
         start = log.log_start_offset
         if not start:
             return
-        base = min([start, *log._segments.base_offsets[:1]])
+        base = min([start, *log.segments.base_offsets[:1]])
         nothing = 0 if before.registration is not None else start
         known, known_base = self._starts.get(key, nothing), self._bases.get(key, min(nothing, base))
         self._starts[key], self._bases[key] = start, base
@@ -130,13 +130,13 @@ class OldIsDeleted(Property):
         if not self._should_go(view):
             self._overdue.pop(key, None)
             return
-        base_offset = view.log._segments.base_offset
+        base_offset = view.log.segments.base_offset
         known, since_ns, looked_ns = self._overdue.get(key, (base_offset, now_ns, now_ns))
         if known != base_offset or now_ns - looked_ns > _LOOKED_AWAY_NS:
             since_ns = now_ns
         self._overdue[key] = base_offset, since_ns, now_ns
         if now_ns - since_ns > _PATIENCE_NS:
-            log, first = view.log, next(iter(view.log._segments))
+            log, first = view.log, next(iter(view.log.segments))
             asked = f"{log.config.retention_bytes} bytes and {log.config.retention_ms} ms"
             story = f"{view.broker.name} has {log.size_bytes} bytes from {base_offset} on, the first of"
             story = f"{story} {first.max_timestamp} at {view.history.looked_at_ms}; asked for are {asked}"
@@ -148,12 +148,12 @@ class OldIsDeleted(Property):
         bytes_max, age_max_ms, bases = (
             log.config.retention_bytes,
             log.config.retention_ms,
-            log._segments.base_offsets,
+            log.segments.base_offsets,
         )
         is_at_work = view.broker.state is State.RUNNING and log.failure is None and not view.process.is_dead
-        if len(bases) < 2 or not is_at_work or log._guard.changing is not None:
+        if len(bases) < 2 or not is_at_work or log.guard.changing is not None:
             return False
-        first = next(iter(log._segments))
+        first = next(iter(log.segments))
         is_too_much = bytes_max is not None and log.size_bytes - first.size >= bytes_max
         age_ms = view.history.looked_at_ms - first.max_timestamp
         is_too_old = age_max_ms is not None and first.max_timestamp >= 0 and age_ms > age_max_ms
@@ -179,10 +179,10 @@ class TimesAreOfBatches(Property):
         log, history, key = view.log, view.history, (view.process.name, view.index)
         if history.cut:
             self._cut.add(key)
-        if key not in self._cut or log._guard.changing is not None or history.is_behind:
+        if key not in self._cut or log.guard.changing is not None or history.is_behind:
             return
         self._cut.discard(key)
-        active = log._segments.active
+        active = log.segments.active
         if history.start_offset or log.failure is not None or view.process.is_dead:
             return
         times = [one.max_timestamp for one in history.batches if one.base_offset >= active.base_offset]

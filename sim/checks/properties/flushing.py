@@ -64,7 +64,7 @@ class FlushesComeInTime(Property):
             self._waiting.pop(key, None)
             return
         is_at_work = view.broker.state is State.RUNNING and log.failure is None and not view.process.is_dead
-        is_flushing = log._flusher._running > 0 or log._guard.changing is not None
+        is_flushing = log._flusher.is_running or log.guard.changing is not None
         if node is None or not is_at_work or is_flushing:
             self._waiting.pop(key, None)
             return
@@ -82,7 +82,7 @@ class FlushesComeInTime(Property):
         is_late = flush_ms is not None and waited_ns > flush_ms * 1_100_000  # by clocks that are slow
         count = view.end_offset - view.flushed_offset
         is_many = flush_messages is not None and count >= flush_messages and view.end_offset > one.end_offset
-        is_full = log._segments.active.base_offset > view.flushed_offset
+        is_full = log.segments.active.base_offset > view.flushed_offset
         if (is_many or is_full) and one.many_ns is None:
             one.many_ns = now_ns
         if is_late or (one.many_ns is not None and now_ns - one.many_ns > _HUNG_NS):
@@ -103,7 +103,7 @@ class SegmentsRoll(Property):
     def replica_changed(
         self, seen: Observer, view: ReplicaView, before: Before, appended: Sequence[BatchMark]
     ) -> None:
-        active, limit = view.log._segments.active, view.log.config.segment_bytes
+        active, limit = view.log.segments.active, view.log.config.segment_bytes
         key = view.index, view.process.name
         base_offset, size = self._active.get(key, (-1, 0))
         self._active[key] = active.base_offset, active.size

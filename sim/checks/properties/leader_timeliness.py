@@ -47,13 +47,13 @@ class HighWatermarkMoves(Property):
         end = committed = replica.position
         if leadership.position != end:
             return  # what has become of its own log is on its way to it
-        now_ms = _clock_ms(view.broker)
+        now_ms = view.broker.clock_ms
         for progress in leadership.progress.values():
             if progress.position >= end:
                 continue
             # who may have kept up until its last look at all of them is waited for
             caught_up_ms = progress.last_caught_up_ms
-            may_keep_up = caught_up_ms is not None and now_ms - caught_up_ms <= 2 * replica._lag_ms_max
+            may_keep_up = caught_up_ms is not None and now_ms - caught_up_ms <= 2 * replica.lag_ms_max
             if progress.replica_id in leadership.maximal_isr:
                 end = committed = progress.position
             elif may_keep_up:
@@ -84,14 +84,14 @@ class HighWatermarkWaitsForJoiners(Property):
         image, key = node.core.image, view.replica.key
         if self._images.get(view.process.name) is not image:
             return
-        now_ms = _clock_ms(view.broker)
+        now_ms = view.broker.clock_ms
         for member, progress in leadership.progress.items():
             caught_up_ms = progress.last_caught_up_ms
             if member in leadership.maximal_isr or progress.position >= view.high_watermark:
                 continue
-            if caught_up_ms is None or now_ms - progress._last_fetch_ms < _SAME_STEP_MS:
+            if caught_up_ms is None or now_ms - progress.last_fetch_ms < _SAME_STEP_MS:
                 continue
-            keeps_up = now_ms - caught_up_ms < view.replica._lag_ms_max * 9 // 10
+            keeps_up = now_ms - caught_up_ms < view.replica.lag_ms_max * 9 // 10
             if keeps_up and _may_join(image, progress, key):
                 story = f"{view.broker.name} goes on to {view.high_watermark} without b{member}"
                 seen.broken(self, view.index, f"{story}, which keeps up, at {progress.position}")
@@ -215,8 +215,3 @@ def _may_join(image: MetadataImage, progress: ReplicaProgress, key: PartitionId)
     broker = image.brokers.get(progress.replica_id)
     is_same = broker is not None and broker.broker_epoch == progress.broker_epoch
     return is_same and not progress.is_silent and may_lead(image, progress.replica_id, key)
-
-
-def _clock_ms(broker: SimBroker) -> int:
-    assert broker._clock is not None
-    return broker._clock.shown_ns() // 1_000_000

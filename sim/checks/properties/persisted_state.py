@@ -46,7 +46,7 @@ class ProducersAreOfTheLog(Property):
         if prior is None or start > prior.end_offset or (is_reset and start == prior.end_offset):
             self._begun[place] = start
         elif prior.history.is_resetting:
-            is_empty = view.end_offset == start and not view.log.producer_state._producers
+            is_empty = view.end_offset == start and not view.log.producer_state.producers
             if is_empty:  # the old one was gone, and the new one was not there yet
                 self._begun[place] = start
             elif self._begun.get(place) == prior.end_offset:
@@ -64,10 +64,10 @@ class ProducersAreOfTheLog(Property):
             self._begun[place] = log.log_start_offset
         if not appended and key not in self._unseen:
             return
-        is_moving = log._guard.changing is not None or history.end_offset != log.log_end_offset
+        is_moving = log.guard.changing is not None or history.end_offset != log.log_end_offset
         if is_moving or history.start_offset or log.failure is not None or view.process.is_dead:
             return
-        known = log.producer_state._producers
+        known = log.producer_state.producers
         begun = self._begun.get(place, 0)
         batches = [one for one in history.batches if one.last_offset >= begun] if begun else history.batches
         if key in self._unseen:
@@ -114,10 +114,10 @@ class SnapshotsAreOfTheLog(Property):
         looked_ns, count, known = self._judged.get(key, (-_LOOK_NS, -1, frozenset()))
         if now_ns - looked_ns < _LOOK_NS or place in self._begun:
             return
-        is_at_rest = log._guard.changing is None and not history.is_behind and not history.start_offset
+        is_at_rest = log.guard.changing is None and not history.is_behind and not history.start_offset
         if not is_at_rest or log.failure is not None or view.process.is_dead:
             return
-        known = known if count == log._truncation_count else frozenset()
+        known = known if count == log.truncation_count else frozenset()
         names = view.broker.machine.sim_disk.names(log.folder)
         found = (parse_offset_name(name, SNAPSHOT_SUFFIX) for name in names)
         inside = frozenset(
@@ -125,7 +125,7 @@ class SnapshotsAreOfTheLog(Property):
         )
         for offset in sorted(inside - known):
             self._judge(seen, view, offset)
-        self._judged[key] = now_ns, log._truncation_count, inside
+        self._judged[key] = now_ns, log.truncation_count, inside
 
     def _judge(self, seen: Observer, view: ReplicaView, offset: int) -> None:
         data = view.broker.machine.sim_disk.read(offset_path(view.log.folder, offset, SNAPSHOT_SUFFIX))
@@ -134,7 +134,7 @@ class SnapshotsAreOfTheLog(Property):
             return  # unreadable, and the log does not believe it
         told = {
             producer_id: (one.epoch, [tuple(batch[:4]) for batch in one.batches])
-            for producer_id, one in state._producers.items()
+            for producer_id, one in state.producers.items()
         }
         wanted = _producers_of(one for one in view.history.batches if one.last_offset < offset)
         if told != wanted:

@@ -1,7 +1,6 @@
 """Properties of the metadata quorum, and of the copies of its log that nodes act upon."""
 
 from holdfast.metadata.image import MetadataImage
-from holdfast.raft.core.leadership import Leader
 from holdfast.raft.core.member import Snapshot
 from holdfast.sim.checks.observe.batches import marks
 from holdfast.sim.checks.observe.observer import Observer
@@ -105,8 +104,8 @@ class QuorumEpochs(Property):
             seen.broken(self, None, f"{story} {voter.high_watermark} after {committed}")
         self._newest[node.process.name] = voter.raft_epoch, voter.high_watermark
         assert node.server is not None
-        assert node.server.driver._node is not None
-        state = node.server.driver._node._member.durable_state
+        state = node.server.driver.durable_state
+        assert state is not None
         voters = {None, *(one.node_id for one in seen.world.controllers)}
         if not {state.voted_for, state.leader_id} <= voters:
             seen.broken(self, None, f"{node.name} knows of no such voter: {state}")
@@ -170,9 +169,8 @@ class VotesAreDurable(Property):
     def _is_behind(node: SimController, raft_epoch: int) -> bool:
         """False also where that is not known: its process has ended, or just begins."""
         driver = None if node.server is None else node.server.driver
-        if driver is None or driver._node is None:
-            return False
-        return driver._node._member.durable_state.raft_epoch < raft_epoch
+        state = None if driver is None else driver.durable_state
+        return state is not None and state.raft_epoch < raft_epoch
 
 
 class CommitsOwnEpoch(Property):
@@ -190,11 +188,10 @@ class CommitsOwnEpoch(Property):
         if voter.role != "Leader" or voter.high_watermark <= before:
             return
         assert node.server is not None
-        assert node.server.driver._node is not None
-        role = node.server.driver._node._member.role
-        if isinstance(role, Leader) and voter.high_watermark <= role.epoch_start_offset:
+        start_offset = node.server.driver.epoch_start_offset
+        if start_offset is not None and voter.high_watermark <= start_offset:
             story = f"{node.name} commits {voter.high_watermark} in epoch {voter.raft_epoch}"
-            seen.broken(self, None, f"{story}, which began at {role.epoch_start_offset}")
+            seen.broken(self, None, f"{story}, which began at {start_offset}")
 
 
 class CommittedByMajority(Property):

@@ -168,7 +168,7 @@ class LaggardsLeave(Property):
                     lacks[member] = lacked[member]
         self._lagging[key] = leadership, lacks, now_ns
         # clocks run up to a tenth slow
-        patience_ns = view.replica._lag_ms_max * 1_100_000 + _PATIENCE_NS
+        patience_ns = view.replica.lag_ms_max * 1_100_000 + _PATIENCE_NS
         for member, (since_ns, end) in lacks.items():
             if now_ns - since_ns > patience_ns:
                 passed_ms = (now_ns - since_ns) // 1_000_000
@@ -192,10 +192,10 @@ class _Kept:
 
 def _is_silent(view: ReplicaView, member: int) -> bool:
     """R115: its last fetch was answered so long ago, by the leader's own clock."""
-    node, clock = view.broker.node, view.broker._clock
-    if node is None or clock is None:
+    node, now_ms = view.broker.node, view.broker.clock_ms
+    if node is None:
         return False
-    core, now_ms = node.core, clock.shown_ns() // 1_000_000
+    core = node.core
     quiet_since_ms = core.fetch_path.followers_quiet_since_ms().get(member)
     return quiet_since_ms is not None and now_ms - quiet_since_ms >= core.config.replica_silent_ms
 
@@ -224,7 +224,7 @@ class KeepersStay(Property):
             kept = self._kept[key] = _Kept(leadership, row.isr, now_ns)
         if proposal is not None and proposal is not before.proposal:
             # clocks run up to a tenth fast, and time passes within a handle
-            lag_ns = view.replica._lag_ms_max * 850_000
+            lag_ns = view.replica.lag_ms_max * 850_000
             for member in row.isr:
                 if member in proposal.isr or member not in kept.had_all:
                     continue

@@ -68,10 +68,9 @@ class WaitsEnd(Property):
 
     def broker_called(self, seen: Observer, broker: SimBroker) -> None:
         assert broker.node is not None
-        assert broker._clock is not None
         if broker.state is State.STOPPING:
             return
-        now_ms, name = broker._clock.shown_ns() // 1_000_000, broker.process.name
+        now_ms, name = broker.clock_ms, broker.process.name
         looked_ms, former_ms, looks = self._overdue.get(name, (now_ms - _LOOK_MS, None, 0))
         if now_ms < looked_ms + _LOOK_MS:
             return
@@ -178,12 +177,11 @@ class DurableWritesAreAcknowledged(Property):
 
     def broker_called(self, seen: Observer, broker: SimBroker) -> None:
         assert broker.node is not None
-        assert broker._clock is not None
         core = broker.node.core
         queues = core.produce_path._flushing._queues
         if not queues:
             return
-        now_ms, name = broker._clock.shown_ns() // 1_000_000, broker.process.name
+        now_ms, name = broker.clock_ms, broker.process.name
         looked_ms, late = self._late.get(name, (now_ms - _LOOK_MS, []))
         if now_ms < looked_ms + _LOOK_MS:
             return

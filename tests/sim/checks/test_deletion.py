@@ -43,7 +43,7 @@ def begin(view: ReplicaView, start: int, base: int | None = None) -> None:
     """The log begins there, and its first segment as well unless that begins earlier."""
     log: Any = view.log
     log.log_start_offset = start
-    log._segments = SimpleNamespace(base_offsets=[start if base is None else base])
+    log.segments = SimpleNamespace(base_offsets=[start if base is None else base])
 
 
 @pytest.mark.parametrize(
@@ -241,14 +241,14 @@ def test_what_is_too_much_goes_in_time_d5(
     view.broker.state = State.RUNNING
     log: Any = view.log
     log.config, log.size_bytes = LogConfig(retention_bytes=asked), 300
-    log._guard = SimpleNamespace(changing=None)
+    log.guard = SimpleNamespace(changing=None)
     store_snapshot(view, snapshot)
 
     def tell() -> None:
         for at_s in range(0, 13, step_s):
             first = at_s if goes_on else 0
             bases = [first, first + 1, first + 2] if goes_on else [0, 1, 2]
-            log._segments = SegmentsOf(bases)
+            log.segments = SegmentsOf(bases)
             scene.world.loop.now_ns += step_s * 1_000_000_000
             scene.property.replica_changed(scene.seen, view, before(view), [])
 
@@ -266,7 +266,7 @@ def test_what_is_too_old_goes_in_time_d5(age_ms: int, time: int, expected: bool)
     view.broker.state = State.RUNNING
     log: Any = view.log
     log.config, log.size_bytes = LogConfig(retention_bytes=None, retention_ms=1000), 300
-    log._guard, log._segments = SimpleNamespace(changing=None), SegmentsOf([0, 1, 2], time)
+    log.guard, log.segments = SimpleNamespace(changing=None), SegmentsOf([0, 1, 2], time)
     view.history.looked_at_ms = time + age_ms
     store_snapshot(view, 1)
 
@@ -291,8 +291,8 @@ def test_a_log_that_was_cut_forgets_the_time_of_its_tail_d5(
     if is_cut:
         cut(view, 2)
     log: Any = view.log
-    log._guard = SimpleNamespace(changing="truncate" if is_moving else None)
-    log._segments = SimpleNamespace(active=SimpleNamespace(base_offset=1, max_timestamp=newest))
+    log.guard = SimpleNamespace(changing="truncate" if is_moving else None)
+    log.segments = SimpleNamespace(active=SimpleNamespace(base_offset=1, max_timestamp=newest))
     said = scene.violation(lambda: scene.property.replica_changed(scene.seen, view, before(view), []))
     assert (said is not None) is expected, said
 

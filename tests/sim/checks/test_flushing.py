@@ -23,8 +23,8 @@ def one_that_runs(
     """A replica with four records, of a topic that is configured like that."""
     view = view_of(scene, 1, map(mark, range(4)), **given)
     log: Any = view.log
-    log._flusher, log._guard = SimpleNamespace(_running=0), SimpleNamespace(changing=None)
-    log._segments = SimpleNamespace(active=SimpleNamespace(base_offset=active_base))
+    log._flusher, log.guard = SimpleNamespace(is_running=False), SimpleNamespace(changing=None)
+    log.segments = SimpleNamespace(active=SimpleNamespace(base_offset=active_base))
     overrides: Map[str, str] = Map(configs)
     core = SimpleNamespace(image=replace(image(), configs=Map({(RESOURCE_TOPIC, "t"): overrides})))
     view.broker.node = SimpleNamespace(core=core)  # type: ignore[assignment]
@@ -59,7 +59,7 @@ def test_a_log_is_flushed_as_often_as_its_topic_asks_for_d6(
     scene = Scene(FlushesComeInTime())
     view = one_that_runs(scene, configs, flushed_offset=flushed)
     log: Any = view.log
-    log._flusher._running = int(is_flushing)
+    log._flusher.is_running = is_flushing
 
     def pass_time() -> None:
         for step in range(steps):
@@ -168,7 +168,7 @@ def test_a_segment_takes_what_fits_d5(sizes: tuple[int, int], bases: tuple[int, 
 
     def grow_by() -> None:
         for size, base_offset in zip(sizes, bases, strict=True):
-            log._segments.active = SimpleNamespace(size=size, base_offset=base_offset)
+            log.segments.active = SimpleNamespace(size=size, base_offset=base_offset)
             scene.property.replica_changed(scene.seen, view, before(view), ())
 
     assert (scene.violation(grow_by) is not None) is expected

@@ -41,7 +41,7 @@ def has(view: ReplicaView, follower: int, position: int, *, kept_up_ms: int | No
     progress = ReplicaProgress(follower, None)
     progress.position, progress.broker_epoch = position, follower
     progress.last_caught_up_ms = None if kept_up_ms is None else NOW_MS - kept_up_ms
-    progress._last_fetch_ms = NOW_MS - 1_000
+    progress.last_fetch_ms = NOW_MS - 1_000
     view.leadership.progress[follower] = progress
     return progress
 

@@ -419,7 +419,7 @@ def test_of_a_log_that_was_being_dropped_any_beginning_may_be_found_a22(
     def tell(scene: Scene) -> None:
         prior = view_of(scene, 1, BATCHES, flushed_offset=3)
         log: Any = prior.log
-        log._guard = SimpleNamespace(changing=None)
+        log.guard = SimpleNamespace(changing=None)
         prior.history.is_resetting = is_resetting
         _end(prior, is_cache_lost=False)
         scene.property.replica_loaded(scene.seen, view_of(scene, 1, BATCHES[:1]), prior)

@@ -44,8 +44,8 @@ def knows(view: ReplicaView, producers: dict[int, tuple[int, list[tuple[int, int
     states = {
         one: SimpleNamespace(epoch=e, batches=[(*b, 0) for b in kept]) for one, (e, kept) in producers.items()
     }
-    log.producer_state = SimpleNamespace(_producers=states)
-    log._guard = SimpleNamespace(changing=None)
+    log.producer_state = SimpleNamespace(producers=states)
+    log.guard = SimpleNamespace(changing=None)
 
 
 def kept(*batches: BatchMark) -> list[tuple[int, int, int, int]]:
@@ -109,7 +109,7 @@ def test_what_is_left_of_a_log_that_was_being_dropped_knows_its_producers_r94() 
         prior = follows(view_of(scene, 1, SIX))
         log: Any = prior.log
         log.log_start_offset = log.log_end_offset = prior.end_offset = prior.history.end_offset = 9
-        log._guard = SimpleNamespace(changing="reset")
+        log.guard = SimpleNamespace(changing="reset")
         prior.history.is_resetting = prior.history.has_begun_anew = True
         scene.property.replica_changed(scene.seen, prior, before(prior), [])
         view = follows(view_of(scene, 1, SIX[:4]))
@@ -144,9 +144,9 @@ def test_a_log_that_was_cut_knows_no_producer_of_its_tail_r94(forgets: bool) -> 
         knows(view, {7: (0, kept(*SIX[:4]))})
         cut(view, 2)
         log: Any = view.log
-        log._guard.changing = "truncate"  # it is rebuilt by the end of that, and not looked at before
+        log.guard.changing = "truncate"  # it is rebuilt by the end of that, and not looked at before
         scene.property.replica_changed(scene.seen, view, before(view), [])
-        log._guard.changing = None
+        log.guard.changing = None
         view.history.cut = []
         other = sent(2, 0, producer_id=8)
         grow(view, [other])
@@ -317,7 +317,7 @@ def judged(
         count = again.last_sequence - again.base_sequence + 1
         end = told + count if is_duplicate else -1
         result = AppendResult(view.replica.key, 5, told, end, 100, code, is_duplicate=is_duplicate)
-        one = log.producer_state._producers.get(again.producer_id)
+        one = log.producer_state.producers.get(again.producer_id)
         known = None if one is None else (one.epoch, tuple(one.batches))
         scene.property.batch_judged(scene.seen, view, Judged(header_of(again), result, known))
 
@@ -428,7 +428,7 @@ def test_a_snapshot_tells_what_is_below_it_r94(known: list[BatchMark], offset: i
     def tell(scene: Scene) -> None:
         view = follows(view_of(scene, 1, SIX))
         log: Any = view.log
-        log._guard, log._truncation_count = SimpleNamespace(changing=None), 0
+        log.guard, log.truncation_count = SimpleNamespace(changing=None), 0
         names = [f"{offset:020}.snapshot", f"{0:020}.log"]
         sim_disk = SimpleNamespace(names=lambda folder: names, read=lambda path: text)
         view.broker = SimpleNamespace(name="b1", machine=SimpleNamespace(sim_disk=sim_disk))  # type: ignore[assignment]

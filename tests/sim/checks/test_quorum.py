@@ -18,10 +18,8 @@ from holdfast.protocol.messages.quorum import (
     VoteResponse,
 )
 from holdfast.raft.core.effects import Answered, Reply, RequestReceived, Send, SendFailed, Tick
-from holdfast.raft.core.leadership import Leader
 from holdfast.raft.core.member import Snapshot
 from holdfast.raft.core.quorum import QuorumState
-from holdfast.raft.core.voter_calls import VoterCalls
 from holdfast.rpc.core.failures import CallFailure
 from holdfast.sim.checks.observe.facts import SupportGiven
 from holdfast.sim.checks.observe.taps import TapRecord, VoterTap
@@ -40,13 +38,14 @@ def is_broken(one: Property, tell: Callable[[Scene], None]) -> bool:
     return said is not None
 
 
-def node(scene: Scene, voter: int, durable: QuorumState, role: object = None) -> SimController:
+def node(scene: Scene, voter: int, durable: QuorumState, start_offset: int | None = None) -> SimController:
     """A voter whose process runs: what is on its disk, what it is."""
     found = scene.world.controllers[voter - FIRST_VOTER]
     if not hasattr(found, "process"):
         found.process = scene.world.loop.process(f"{found.name}.1")
-    member = SimpleNamespace(durable_state=durable, role=role)
-    server: Any = SimpleNamespace(driver=SimpleNamespace(_node=SimpleNamespace(_member=member)))
+    server: Any = SimpleNamespace(
+        driver=SimpleNamespace(durable_state=durable, epoch_start_offset=start_offset)
+    )
     found.server = server
     return found
 
@@ -163,8 +162,7 @@ def test_a_leader_commits_only_with_a_record_of_its_epoch_k12(
     is_first: bool, high_watermark: int, expected: bool
 ) -> None:
     def tell(scene: Scene) -> None:
-        role = Leader.elected((102, 103), 10, VoterCalls((), 0, 100), 0)
-        leader = node(scene, 101, QuorumState(5), role)
+        leader = node(scene, 101, QuorumState(5), start_offset=10)
         if not is_first:
             hears(scene, leader, says(101, high_watermark=high_watermark))
         hears(scene, leader, says(101, "Leader", high_watermark=high_watermark))

@@ -263,7 +263,7 @@ async def test_an_append_waits_for_housekeeping_of_its_log(place: Place) -> None
     assert place.log.log_end_offset == 2
     await rolled
     await settle()
-    assert (place.log.segment_count, place.log.log_end_offset) == (2, 3)
+    assert (len(place.log.segments), place.log.log_end_offset) == (2, 3)
 
 
 async def test_what_waits_when_the_leader_is_deposed_is_refused(place: Place) -> None:
@@ -310,7 +310,7 @@ async def make_room_then_fail(place: Place) -> None:
     """Another log of its dir fails while the files of the next segment are made."""
     managed = place.manager.managed(KEY)
     assert managed is not None
-    while place.log._guard.changing != "roll":
+    while place.log.guard.changing != "roll":
         await asyncio.sleep(0)
     place.manager.failed(managed, DiskError("/data/other-0", "flush", 5, "Input/output error"))
     await settle()

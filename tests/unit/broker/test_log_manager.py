@@ -525,7 +525,7 @@ async def test_what_lies_behind_the_recovery_point_is_read_again_in_every_segmen
     log = process.manager.logs[key]
     await log.flush()
     await process.manager.checkpoint_log_offsets()
-    while log.segment_count < 4:
+    while len(log.segments) < 4:
         if log.needs_roll(100):
             await process.manager.serial(key).run(log.roll)
         log.append_as_leader(batch(2), 1)
@@ -539,7 +539,7 @@ async def test_what_lies_behind_the_recovery_point_is_read_again_in_every_segmen
     process = Process(disk)
     await process.start()
     recovered = process.manager.logs[key]
-    assert recovered.segment_count == 2
+    assert len(recovered.segments) == 2
     assert [base for base, _ in offsets(recovered)] == bases[: len(offsets(recovered))]
 
 

@@ -51,7 +51,7 @@ class Process:
             log = await self.manager.create("topic", key.topic_id, key.partition_index, ONE_EACH)
             for _ in range(CLOSED + 1):
                 log.append_as_leader(two_records(2), 1)
-                await log.roll() if log.segment_count <= CLOSED else None
+                await log.roll() if len(log.segments) <= CLOSED else None
             await log.flush()
         await settle()
 

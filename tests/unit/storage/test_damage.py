@@ -183,7 +183,7 @@ async def test_damage_in_a_closed_segment_is_never_served(damage: str) -> None:
     log = await opened(disk)
     disk.rot(path(1), AT_A_READ[damage])
     failures: list[DiskError] = []
-    log._guard._on_failure = failures.append
+    log.guard._on_failure = failures.append
     assert log.read(0, 1 << 20, 18), "the others are served"
     with pytest.raises(CorruptLog) as refused:
         log.read(8, 1 << 20, 18)

@@ -201,7 +201,7 @@ async def test_every_offset_is_found_in_old_segments_after_a_restart_too() -> No
     await log.close(True)
     runtime, _ = memory_runtime(disk=world.disk)
     log = await Log.open(runtime, FOLDER, SMALL, clean=True)
-    assert log.segment_count > 5
+    assert len(log.segments) > 5
     assert offsets(log) == expected
     for offset in range(log.log_end_offset):
         base = max(found for found, _ in expected if found <= offset)
@@ -293,7 +293,7 @@ async def test_a_flush_stores_new_epochs_too() -> None:
 
 async def test_a_full_segment_is_flushed_in_the_background_with_its_index_and_a_snapshot() -> None:
     log, world = await new_log(SMALL)
-    while log.segment_count < 2:
+    while len(log.segments) < 2:
         await append(log, size=60)
     rolled_at = log.log_end_offset - 1
     await settle()
@@ -381,7 +381,7 @@ async def test_a_log_rolls_by_size_and_by_age_but_never_while_empty() -> None:
     assert log.needs_roll(1)
     await log.roll()
     await log.roll()
-    assert log.segment_count == 2
+    assert len(log.segments) == 2
     assert not log.needs_roll(1)
 
 
@@ -420,7 +420,7 @@ async def test_retention_by_time_deletes_old_segments_that_are_committed() -> No
     assert await log.delete_old_segments(9000, high_watermark=4) == 0, "the active one is rolled first"
     await settle()
     assert await log.delete_old_segments(9000, high_watermark=4) == 1
-    assert (log.log_start_offset, log.log_end_offset, log.segment_count) == (4, 4, 1)
+    assert (log.log_start_offset, log.log_end_offset, len(log.segments)) == (4, 4, 1)
     world.disk.power_loss()
     runtime, _ = memory_runtime(disk=world.disk)
     log = await Log.open(runtime, FOLDER, LogConfig(), clean=False)
@@ -441,9 +441,9 @@ async def test_a_log_whose_start_was_moved_loses_the_segments_below_it() -> None
     with pytest.raises(OffsetOutOfRange):
         log.read(4, 1000, 6)
     assert offsets(log) == [(5, 0)]
-    before = log.segment_count
+    before = len(log.segments)
     deleted = await log.delete_old_segments(9000, high_watermark=6)
-    assert (deleted, log.segment_count) == (before - 1, 1)
+    assert (deleted, len(log.segments)) == (before - 1, 1)
     world.disk.power_loss()
     runtime, _ = memory_runtime(disk=world.disk)
     log = await Log.open(runtime, FOLDER, LogConfig(), clean=False, log_start_offset=5)
@@ -456,11 +456,11 @@ async def test_a_quiet_log_that_is_never_flushed_by_its_policy_expires() -> None
     await append(log, timestamp_ms=1000)
     assert log.flushed_offset == 0
     assert await log.delete_old_segments(2000, high_watermark=1) == 0
-    assert log.segment_count == 1, "not old enough"
+    assert len(log.segments) == 1, "not old enough"
     assert await log.delete_old_segments(2001, high_watermark=1) == 0, "rolled, and its flush is on its way"
     await settle()
     assert await log.delete_old_segments(2001, high_watermark=1) == 1
-    assert (log.log_start_offset, log.log_end_offset, log.segment_count) == (1, 1, 1)
+    assert (log.log_start_offset, log.log_end_offset, len(log.segments)) == (1, 1, 1)
 
 
 async def test_a_quiet_log_rolls_by_age_and_only_once() -> None:
@@ -468,12 +468,12 @@ async def test_a_quiet_log_rolls_by_age_and_only_once() -> None:
     await append(log)
     await world.clock.advance(999)
     await log.delete_old_segments(0, high_watermark=0)
-    assert log.segment_count == 1
+    assert len(log.segments) == 1
     await world.clock.advance(1)
     for _ in range(2):
         await log.delete_old_segments(0, high_watermark=0)
         await settle()
-    assert (log.segment_count, log.flushed_offset) == (2, 1)
+    assert (len(log.segments), log.flushed_offset) == (2, 1)
 
 
 async def test_a_log_that_holds_records_at_its_start_ages_from_there() -> None:
@@ -598,7 +598,7 @@ async def test_retention_waits_for_a_flush_that_uses_the_segment() -> None:
     await settle()  # the index of the second segment is being flushed
     deletion = asyncio.ensure_future(log.delete_old_segments(1 << 50, high_watermark=2))
     await settle()
-    assert (log.log_start_offset, log.segment_count) == (0, 3)
+    assert (log.log_start_offset, len(log.segments)) == (0, 3)
     world.disk.release_flushes()
     assert await deletion == 1
     await settle()
@@ -613,7 +613,7 @@ async def test_truncation_is_durable_before_anything_is_appended_behind_it() -> 
     for _ in range(12):
         await append(log, 2, epoch=1, size=40)
     await log.flush()
-    assert log.segment_count > 3
+    assert len(log.segments) > 3
     assert await log.truncate_to(5) == 4, "a batch across the border goes whole"
     world.disk.power_loss()
     runtime, _ = memory_runtime(disk=world.disk)

@@ -39,7 +39,7 @@ async def make_log(disk: MemoryDisk, *epochs: int) -> Log:
 
 async def test_a_log_begins_within_a_batch_and_serves_that_whole() -> None:
     log = await make_log(MemoryDisk(), 0, 1, 1, 2)
-    assert log.segment_count > 1
+    assert len(log.segments) > 1
     log.move_start(15)
     assert (log.log_start_offset, log.durable_start_offset) == (15, 0)
     log.start_stored(15)
@@ -147,9 +147,9 @@ async def test_a_crash_while_a_log_begins_within_a_batch_leaves_all_of_it_or_not
 
 async def test_segments_below_a_start_within_a_segment_are_deleted() -> None:
     log = await make_log(MemoryDisk(), *range(6))
-    count = log.segment_count
+    count = len(log.segments)
     log.move_start(35)
     assert await log.delete_old_segments(0, high_watermark=60) > 0
-    assert log.segment_count < count
+    assert len(log.segments) < count
     assert (log.log_start_offset, log.durable_start_offset <= 35) == (35, True)
     assert [entry.epoch for entry in log.leader_epoch_cache.entries] == [3, 4, 5]

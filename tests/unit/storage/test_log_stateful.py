@@ -153,7 +153,7 @@ class LogAgainstList(RuleBasedStateMachine):
         self.recovery_point = self.log.flushed_offset
         self.log_start = self.log.log_start_offset
 
-    @precondition(lambda self: self.log.segment_count > 1 and self.batches)
+    @precondition(lambda self: len(self.log.segments) > 1 and self.batches)
     @rule()
     def forget_first_segments(self) -> None:
         self.runner.run(self.log.flush())
