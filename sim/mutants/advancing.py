@@ -4,16 +4,13 @@ next write or the next look at followers makes good, and only time is lost.
 Owns wrong functions only; each docstring says which rule is gone.
 """
 
-from typing import Any
-
 from holdfast.broker.core.broker import Broker
-from holdfast.broker.core.registration.controller_link import ControllerLink
 from holdfast.broker.core.replicas import replica_manager
 from holdfast.broker.core.replicas.partition import Partition
 from holdfast.broker.core.replicas.replica_manager import ReplicaManager
 from holdfast.broker.core.requests import produce_path
 from holdfast.broker.core.requests.produce_path import ProducePath
-from holdfast.sim.mutants.mutant import Changes, Setting, mutant, replacing
+from holdfast.sim.mutants.mutant import Changes, Setting, mutant
 from holdfast.sim.mutants.source_patch import begin, patch
 
 #: followers are cut off and come back while there is load
@@ -24,8 +21,6 @@ OPEN = Setting(
     seconds=25,
     gap_ms=500,
 )
-#: partitions move away under load
-MOVING = Setting(faults={"move_partition": 5, "kill_broker": 1, "isolate_broker": 1}, gap_ms=500)
 #: p3 sends with acks=1, and every write is flushed
 EVERY_WRITE = Setting(faults={"kill_leader": 2, "hang_disk": 1}, shape={"every_write": True})
 #: brokers are fenced and come back, and there is little load
@@ -93,29 +88,6 @@ def refuses_leader_acks_below_min_isr() -> Changes:
 def flushes_acknowledge_nothing() -> Changes:
     """Who sends with acks=1 where every write is flushed waits until its time is over."""
     return begin(ProducePath, "flushed", "return []")
-
-
-@mutant(breaks="A-18", by="A-18", setting=CUT_OFF, killed_by="A-18@1")
-def waits_for_as_long_as_there_is() -> Changes:
-    """A write waits for ten minutes, also when its producer has asked for less."""
-    return patch(ProducePath, "request", "min(request.timeout_ms, TIMEOUT_MS_MAX)", "TIMEOUT_MS_MAX")
-
-
-@replacing(ReplicaManager, "_retire", breaks="A-18, R27", by="A-18", setting=MOVING, killed_by="A-18@3")
-def writes_wait_for_what_has_gone(original: Any, self: Any, partition: Any) -> None:
-    """A request that waits for a partition that has gone from here waits until its time is over."""
-    state_changed = ProducePath.state_changed
-    ProducePath.state_changed = lambda self, key: []  # type: ignore[method-assign]
-    try:
-        original(self, partition)
-    finally:
-        ProducePath.state_changed = state_changed  # type: ignore[method-assign]
-
-
-@mutant(breaks="R22, R23", by="R25", killed_by="R25@1")
-def tells_of_more_than_it_has_applied() -> Changes:
-    """A heartbeat tells of metadata that was not applied yet."""
-    return begin(ControllerLink, "requests", "metadata_offset += 50")
 
 
 @mutant(breaks="D6, G-3", by="D6", setting=REFLUSHED, killed_by="D6@1")

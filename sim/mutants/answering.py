@@ -1,4 +1,4 @@
-"""Mutants of answers that no loss shows: what acks=1 promises, offsets that are asked for, waits.
+"""Mutants of answers that no loss shows: what acks=1 promises, offsets that are asked for, writes that wait.
 
 Owns wrong functions only; each docstring says which rule is gone.
 """
@@ -8,13 +8,12 @@ from typing import Any
 from holdfast.broker.core.requests import produce_path
 from holdfast.broker.core.requests.fetch_fill import FetchFill
 from holdfast.broker.core.requests.fetch_path import FetchPath
-from holdfast.broker.core.requests.fetch_session import FollowerSessions
 from holdfast.broker.core.requests.produce_path import ProducePath
 from holdfast.broker.server import BrokerServer
 from holdfast.controller.core.brokers.cluster_control import ClusterControl
 from holdfast.controller.server import ControllerServer
 from holdfast.protocol.errors import ErrorCode
-from holdfast.sim.mutants.mutant import Changes, Patch, Setting, mutant, replacing
+from holdfast.sim.mutants.mutant import Changes, Setting, mutant, replacing
 from holdfast.sim.mutants.source_patch import begin, patch
 
 #: leaders change while consumers read
@@ -106,33 +105,8 @@ def tells_log_end_as_end_of_epochs() -> Changes:
     )
 
 
-@mutant(breaks="R55", by="R80", killed_by="R80@1")
-def consumers_wait_out_their_time() -> Changes:
-    """A higher high watermark wakes followers, and not the consumers that wait for it."""
-    return patch(FetchPath, "high_watermark_moved", "self._purgatory.waiting_for(key)", "()")
-
-
-@mutant(breaks="R80", by="R80", killed_by="R80@1")
-def followers_wait_out_their_time() -> Changes:
-    """New records wake no follower that waits."""
-    return begin(FollowerSessions, "log_grew", "return")
-
-
 def _without_followers(original: Any, self: Any) -> Any:
     return self._purgatory.next_deadline_ms()
-
-
-@replacing(
-    FetchPath,
-    "expire",
-    breaks="A-18",
-    by="A-18",
-    more=(Patch(FetchPath, "next_deadline_ms", _without_followers),),
-    killed_by="A-18@1",
-)
-def followers_wait_for_ever(original: Any, self: Any, now_ms: Any) -> list[Any]:
-    """No timer ends the fetch of a follower for which there is no news."""
-    return [self._answer_consumer(one.reply_to, one.request) for one in self._purgatory.expire(now_ms)]
 
 
 @mutant(breaks="R26, R20", by="OwnBug L-1", setting=FAILOVERS, killed_by="OwnBug@2")

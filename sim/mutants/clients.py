@@ -12,7 +12,6 @@ from holdfast.client.core.fetcher import Fetcher
 from holdfast.client.core.outcomes import DeliveryOutcome
 from holdfast.client.core.partition_fetch import PartitionFetch
 from holdfast.client.core.partition_queue import PartitionQueue
-from holdfast.client.core.record_accumulator import RecordAccumulator
 from holdfast.client.core.sender import Sender
 from holdfast.client.delivery import Delivery
 from holdfast.client.producer import Producer
@@ -246,23 +245,6 @@ LEFT_BEHIND = Setting(
 def goes_to_the_end_when_something_was_deleted() -> Changes:
     """A consumer that is to go on at the beginning of what is left goes on at its end."""
     return begin(Fetcher, "_reset_out_of_range", "return self._reset(part, ResetPolicy.LATEST)")
-
-
-@mutant(breaks="L-5, D9", by="L-5", setting=SILENCE, killed_by="L-5@1")
-def nobody_looks_again_after_silence() -> Changes:
-    """A batch whose request got no answer is sent again when the next record comes, whenever that is."""
-    return patch(Sender, "_unknown", "self._trouble(", "return\n        self._trouble(")
-
-
-@mutant(breaks="L-5", by="L-5", setting=SILENCE, killed_by="L-5@1")
-def bytes_of_failures_stay_in_the_buffer() -> Changes:
-    """What was given up counts as buffered for ever: after 32 MiB of it the producer may not send."""
-    return patch(
-        RecordAccumulator,
-        "finish",
-        "self.buffered_bytes -=",
-        "if outcome in (DeliveryOutcome.OK, DeliveryOutcome.OK1):\n            self.buffered_bytes -=",
-    )
 
 
 @mutant(breaks="rule 2, F5", by="misled", setting=RETRIES, killed_by="misled@1")

@@ -412,7 +412,7 @@ def keeps_high_watermark_when_cut() -> Changes:
     return begin(Partition, "log_was_cut", "return")
 
 
-@mutant(breaks="R52", by="I-1 A-2", killed_by="N-4@1")
+@mutant(breaks="R52", by="I-1 A-2", killed_by="I-1@1")
 def takes_high_watermark_beyond_end() -> Changes:
     """A follower takes the leader's high watermark though its own log is shorter."""
     return begin(
@@ -438,7 +438,7 @@ def learns_before_it_truncates() -> Changes:
     Fetchers,
     "answered",
     breaks="N-4, A-15",
-    by="I-10 A-15",
+    by="I-10",
     setting=DIVERGING,
     masked="the connection of a source is closed with its session, so no late answer reaches the core, and a "
     "log takes only batches that continue it (R84); the model, which has no connections, kills it",

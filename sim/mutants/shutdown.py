@@ -325,12 +325,3 @@ SILENT = Setting(faults={"power_broker": 4, "isolate_broker": 3, "pause_broker":
 def fences_nobody_for_silence() -> Changes:
     """A broker that is silent stays unfenced."""
     return begin(ClusterControl, "check_sessions", "self._next_check_ms = None\nreturn")
-
-
-@replacing(Lifecycle, "heartbeat_answered", breaks="R25", by="R25", setting=SILENT, killed_by="R25@1")
-def heartbeats_are_late(original: Any, self: Any, response: Any, now_ms: int) -> Any:
-    """Five times as long passes between two heartbeats as is configured."""
-    outcome = original(self, response, now_ms)
-    if self._next_ms > now_ms:
-        self._next_ms += 4 * self._heartbeat_ms
-    return outcome

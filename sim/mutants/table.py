@@ -8,7 +8,6 @@ from holdfast.sim.mutants import (
     answering,
     clients,
     control,
-    counting,
     intruding,
     omitting,
     quorum,
@@ -41,7 +40,6 @@ _MODULES = (
     omitting,
     upkeep,
     intruding,
-    counting,
 )
 #: {part: title}, in the order of the page
 PARTS = dict(
@@ -51,7 +49,7 @@ PARTS = dict(
             "Replicas: high watermark, ISR, divergence",
             "The controller: ELR, elections, AlterPartition, registrations",
             "A broker's life: clean stops, roles, answers to writes",
-            "Answers: acks=1, offsets, requests that wait",
+            "Answers: acks=1, offsets, what a reader is told",
             "In time: what a leader does as soon as it may",
             "Storage",
             "What records mean",
@@ -61,9 +59,8 @@ PARTS = dict(
             "Unclean recovery",
             "Operators: reassignments, min ISR, elections by hand",
             "Controllers and voters: what is left out, and what is said and not done",
-            "Upkeep: open proposals, what is remembered, producer ids, fetch sessions",
+            "Upkeep: open proposals, what is remembered, producer ids, members of the ISR",
             "What no correct peer asks for",
-            "What is counted and never taken off",
         ),
         strict=True,
     )

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 from holdfast.broker.core.events import AnswerFetch, ReadRow
 from holdfast.broker.core.replicas.leadership import Proposal
 from holdfast.broker.core.replicas.replica_progress import ReplicaProgress
-from holdfast.client.producer import Producer
 from holdfast.controller.core.decisions import DecisionEntry
 from holdfast.metadata.ids import PartitionId
 from holdfast.metadata.image import MetadataImage
@@ -244,12 +243,6 @@ class SupportGiven(NamedTuple):
 
     node: SimController
     support: Support
-
-
-class ProducerStepped(NamedTuple):
-    """After a step of some producer; not after each of them."""
-
-    producer: Producer
 
 
 class Consumed(NamedTuple):

@@ -26,8 +26,6 @@ from holdfast.sim.cluster.nodes import SimBroker, SimController, SimNode, State
 from holdfast.sim.cluster.world import ASKER, INTRUDER, OPERATORS, Violation, World
 from holdfast.sim.load.clients import PLACES_PER_TOPIC, REMADE, first_place_of, name_at, partition_at
 
-_PRODUCERS_EVERY_NS = 50_000_000
-
 
 class Observer:
     """Everything that can be seen of a world."""
@@ -58,8 +56,6 @@ class Observer:
 
         self._hearers = facts.hearers([self.marks, *properties])
         self._on_row = facts.hearers([one for one in properties if one.judges_rows])[facts.PartitionChanged]
-        #: when all producers were looked at last, virtual ns
-        self._produced_ns = 0
         world.around.watch = self._watcher
         world.around.ending = self._ends
 
@@ -109,8 +105,6 @@ class Observer:
             self._voters.pop(node.node_id, None)
             heard = TapRecord(node)
             return lambda: self._look_at_controller(node, heard)
-        if node.name.startswith(("p", "churner")):
-            return self._look_at_producers
         if node.name.startswith(("reader", "last")):
             return self._handing_on(self.world.load.fresh, facts.Consumed)
         if node.name == OPERATORS:
@@ -405,14 +399,6 @@ class Observer:
                 self._remade_count += name == REMADE
 
     # --- clients ---------------------------------------------------------------------------------------
-
-    def _look_at_producers(self) -> None:
-        now_ns = self.world.loop.now_ns
-        if now_ns - self._produced_ns < _PRODUCERS_EVERY_NS:
-            return  # what they forget, they have forgotten for longer
-        self._produced_ns = now_ns
-        for producer in self.world.load.producers:
-            self.tell(facts.ProducerStepped(producer))
 
     def _handing_on(self, fresh: list[Any], fact: type[Any]) -> Callable[[], None]:
         """What tells the properties what a client has noted since they were told last."""

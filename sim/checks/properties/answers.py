@@ -83,19 +83,6 @@ class ProducerIdsAreGivenOnce(Property):
         self._given.setdefault(given.producer_id, broker.process.name)
 
 
-class IdsAreOfABlock(Property):
-    """D12: no broker takes producer ids for its own that the quorum has not given away. What lies behind its
-    block is given to others."""
-
-    name = "D12 IdsAreOfABlock"
-
-    def broker_called(self, seen: Observer, broker: SimBroker) -> None:
-        assert broker.node is not None
-        end, given = broker.node.core._link._producer_ids._end, seen.image.next_producer_id
-        if end > given:
-            seen.broken(self, None, f"{broker.name} has ids up to {end}, given away are those up to {given}")
-
-
 class ReadersGetWhatThereIs(Property):
     """R55: a consumer for which there is something gets a whole batch, were it larger than it has asked for,
     or hears why not: else it would ask for the same again for ever."""

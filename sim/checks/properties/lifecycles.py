@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-from holdfast.broker.core.registration.controller_link import Purpose
 from holdfast.broker.core.registration.lifecycle import SILENCE_MS_MAX, BrokerState
 from holdfast.metadata.broker import BrokerRegistration
 from holdfast.metadata.ids import PartitionId
@@ -14,9 +13,6 @@ from holdfast.sim.checks.observe.views import Property
 from holdfast.sim.cluster.nodes import SimBroker, State
 
 _NS_PER_MS = 1_000_000
-#: how often it is looked whether heartbeats go out, and between two looks a broker may have been paused
-_LOOK_NS = 100 * _NS_PER_MS
-_LOOKED_AWAY_NS = 250 * _NS_PER_MS
 #: a stop that no controller answers waits so long, by clocks that run up to a tenth fast
 _STOP_NS = SILENCE_MS_MAX * _NS_PER_MS * 9 // 10
 
@@ -93,59 +89,6 @@ class RunningIsUnfenced(Property):
         lifecycle = broker.node.core.lifecycle
         if lifecycle.state is BrokerState.RUNNING and lifecycle.broker_epoch not in self._unfenced:
             seen.broken(self, None, f"{broker.name} of epoch {lifecycle.broker_epoch} was never unfenced")
-
-
-class HeartbeatsGoOut(Property):
-    """R25: a registered broker that waits for no answer of its controller sends the next heartbeat after its
-    interval: who is late for it is fenced, and nothing is wrong with it. R23: it tells how much metadata it
-    has applied, and no more: others are let go for that."""
-
-    name = "R25 HeartbeatsGoOut"
-
-    def __init__(self) -> None:
-        #: {process: when it is looked at next}, virtual ns
-        self._next: dict[str, int] = {}
-        #: {process: since when it has sent none and waits for no answer, when it was looked at last}
-        self._idle: dict[str, tuple[int, int]] = {}
-
-    def heartbeat_sent(
-        self,
-        seen: Observer,
-        broker: SimBroker,
-        request: BrokerHeartbeatRequest,
-        offline: Sequence[PartitionId],
-    ) -> None:
-        self._idle.pop(broker.process.name, None)
-        assert broker.node is not None
-        applied = broker.node.core.image.offset
-        if request.current_metadata_offset > applied:
-            seen.broken(self, None, f"{broker.name} has applied what is below {applied}: {request}")
-
-    def broker_called(self, seen: Observer, broker: SimBroker) -> None:
-        name, now_ns = broker.process.name, seen.world.loop.now_ns
-        if now_ns < self._next.get(name, 0):
-            return
-        self._next[name] = now_ns + _LOOK_NS
-        assert broker.node is not None
-        link = broker.node.core._link
-        lifecycle = link.lifecycle
-        if (
-            link.controller_id is None
-            or lifecycle.broker_epoch < 0
-            or lifecycle.state is BrokerState.SHUTTING_DOWN
-            or Purpose.LIFECYCLE in link._calls.values()
-        ):
-            self._idle.pop(name, None)
-            return
-        since_ns, looked_ns = self._idle.get(name, (now_ns, now_ns))
-        if now_ns - looked_ns > _LOOKED_AWAY_NS:
-            since_ns = now_ns
-        # clocks run up to a tenth slow
-        patience_ns = lifecycle._heartbeat_ms * _NS_PER_MS * 11 // 10 + _LOOKED_AWAY_NS
-        if looked_ns - since_ns > patience_ns:
-            passed_ms = (now_ns - since_ns) // _NS_PER_MS
-            seen.broken(self, None, f"{broker.name} sends no heartbeat {passed_ms} ms after the last answer")
-        self._idle[name] = since_ns, now_ns
 
 
 class StopsAreAskedFor(Property):

@@ -263,41 +263,6 @@ class RecoveryPointsHold(Property):
             seen.broken(self, view.index, f"{story} {view.log.flushed_offset}")
 
 
-class EpochsBeginAnew(Property):
-    """R54, A-5: with a new leader epoch all is forgotten that was learnt in the last one. No follower has a
-    position before the leader serves it, and no high watermark of a former leader is held back."""
-
-    name = "R54 EpochsBeginAnew"
-
-    def replica_changed(
-        self, seen: Observer, view: ReplicaView, before: Before, appended: Sequence[BatchMark]
-    ) -> None:
-        leadership, replica = view.leadership, view.replica
-        former_one = before.leadership
-        if leadership is not None and former_one is not None and leadership is not former_one:
-            kept = [
-                one.replica_id for one in leadership.progress.values() if one in former_one.progress.values()
-            ]
-            if kept:
-                story = f"{view.broker.name} goes on with what {kept} had in epoch {former_one.leader_epoch}"
-                seen.broken(self, view.index, story)
-        if leadership is not None and leadership.start_offset is None:
-            known = {
-                one.replica_id: one.position for one in leadership.progress.values() if one.position >= 0
-            }
-            if known:
-                story = f"{view.broker.name} leads in {leadership.leader_epoch} and serves no follower yet"
-                seen.broken(self, view.index, f"{story}, it knows positions {known}")
-        row, former = view.registration, before.registration
-        if row is not None and former is not None and row.leader_epoch > former.leader_epoch:
-            learnt = replica._held_back, replica._leader_end
-            if learnt != (-1, -1):
-                story = f"{view.broker.name} has learnt (held back, leader's end) {learnt}"
-                seen.broken(
-                    self, view.index, f"{story} in epoch {former.leader_epoch}, now is {row.leader_epoch}"
-                )
-
-
 class HighWatermarksAreKept(Property):
     """F6, R68: after a clean stop a replica knows as high a high watermark as before. With a lower one its
     consumers would wait until the ISR is whole, and a recovery would be told of too little."""

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-from holdfast.broker.core.registration.controller_link import Purpose
 from holdfast.broker.core.replicas.leadership import Leadership, Proposal
 from holdfast.broker.core.replicas.replica_progress import ReplicaProgress
 from holdfast.controller.core.partitions.election import ElectionReason
@@ -16,7 +15,7 @@ from holdfast.sim.checks.observe.views import (
     ReplicaView,
     configured,
 )
-from holdfast.sim.cluster.nodes import SimBroker, State
+from holdfast.sim.cluster.nodes import State
 from holdfast.sim.load.clients import partition_at
 
 #: a leader looks at its followers every half of the lag time, a second here; so much more is no accident
@@ -26,17 +25,6 @@ _LOOKED_AWAY_NS = 1_200_000_000
 _MIN_ISR = "min.insync.replicas"
 #: a leader drops what is refused like this (R44)
 _FOR_GOOD = (ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED)
-#: after these it waits for metadata, which has changed or will (R44), as when what was granted came with
-#: the next leader epoch; after all others it asks again
-_TOLD_BY_METADATA = (
-    ErrorCode.NONE,
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-    ErrorCode.UNKNOWN_TOPIC_ID,
-    ErrorCode.FENCED_LEADER_EPOCH,
-    ErrorCode.INVALID_UPDATE_VERSION,
-    ErrorCode.INVALID_REQUEST,
-    ErrorCode.NEW_LEADER_ELECTED,
-)
 
 
 class KnownSeatsHaveAnswered(Property):
@@ -99,40 +87,6 @@ class UndecidedStaysOpen(Property):
     ) -> None:
         if not is_open and error_code not in (ErrorCode.NONE, *_FOR_GOOD):
             seen.broken(self, view.index, f"{view.broker.name} closes {proposal} for error {error_code}")
-
-
-class OpenProposalsAreSent(Property):
-    """R45: an open proposal is under way, waits to be sent, or waits for the metadata that its answer has
-    spoken of. Any other is open for ever: no other can be made meanwhile."""
-
-    name = "R45 OpenProposalsAreSent"
-
-    def __init__(self) -> None:
-        #: {(partition, process): the last proposal whose answer was to wait for metadata}
-        self._told: dict[tuple[int, str], Proposal] = {}
-
-    def proposal_answered(
-        self, seen: Observer, view: ReplicaView, proposal: Proposal, error_code: int, is_open: bool
-    ) -> None:
-        if is_open and error_code in _TOLD_BY_METADATA:
-            self._told[view.index, view.process.name] = proposal
-
-    def broker_called(self, seen: Observer, broker: SimBroker) -> None:
-        assert broker.node is not None
-        core = broker.node.core
-        link = core._link
-        is_asked = Purpose.ALTER_PARTITION in link._calls.values()
-        under_way = (link.alter._in_flight or {}) if is_asked else {}
-        for key, replica in core.partitions.items():
-            leadership = replica.leadership
-            proposal = None if leadership is None else leadership.proposal
-            place = None if proposal is None else seen.place(*key)
-            if proposal is None or place is None:
-                continue
-            known = under_way.get(key), link.alter._waiting.get(key)
-            if proposal not in known and self._told.get((place, broker.process.name)) is not proposal:
-                story = f"{broker.name} neither sends {proposal} nor has it an answer"
-                seen.broken(self, place, f"{story}; under way and waiting: {known}")
 
 
 class LaggardsLeave(Property):

@@ -1,7 +1,6 @@
 """Properties of answers and of requests that wait: a history that breaks each, and the one beside it."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,9 +10,8 @@ from holdfast.broker.core.byte_rate import RateWindows
 from holdfast.broker.core.events import AnswerFetch, AppendResult, ReadRow
 from holdfast.broker.core.replicas.replication_quota import ReplicationQuota
 from holdfast.broker.core.requests.fetch_path import FetchPath
-from holdfast.broker.core.requests.producer_ids import EPOCH_MAX, ProducerIds
-from holdfast.broker.core.requests.purgatory import DelayedFetch, DelayedProduce, ProducePurgatory, WaitingRow
-from holdfast.metadata.ids import PartitionId
+from holdfast.broker.core.requests.producer_ids import EPOCH_MAX
+from holdfast.broker.core.requests.purgatory import DelayedProduce, ProducePurgatory, WaitingRow
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.fetch import (
     CONSUMER_REPLICA_ID,
@@ -23,7 +21,6 @@ from holdfast.protocol.messages.fetch import (
     FetchResponse,
 )
 from holdfast.protocol.messages.producer_ids import (
-    AllocateProducerIdsResponse,
     InitProducerIdRequest,
     InitProducerIdResponse,
 )
@@ -32,7 +29,7 @@ from holdfast.sim.checks.observe.taps import BrokerTap, TapRecord
 from holdfast.sim.checks.observe.views import Late, Property, ReplicaView
 from holdfast.sim.checks.properties import answers, waiting_requests
 from holdfast.sim.cluster.nodes import State
-from tests.sim.checks.histories import TOPIC_ID, Scene, before, follows, leads, mark, view_of
+from tests.sim.checks.histories import TOPIC_ID, Scene, before, leads, mark, view_of
 from tests.unit.broker.core_harness import KEY, CoreHarness, batch, partition
 
 BATCHES = [mark(0, 4), mark(1, 4), mark(2, 5)]
@@ -130,20 +127,6 @@ def test_a_consumer_gets_what_there_is_r55(
     assert is_broken(answers.ReadersGetWhatThereIs(), tell) is expected
 
 
-@pytest.mark.parametrize(("end", "expected"), [(1000, False), (1001, True)])
-def test_no_broker_has_ids_that_were_not_given_away_d12(end: int, expected: bool) -> None:
-    def tell(scene: Scene) -> None:
-        scene.set_image(replace(scene.seen.image, next_producer_id=1000))
-        ids = ProducerIds()
-        ids.allocated(AllocateProducerIdsResponse(ErrorCode.NONE, None, end - 500, 500))
-        broker = view_of(scene, 1).broker
-        core = SimpleNamespace(_link=SimpleNamespace(_producer_ids=ids))
-        broker.node = SimpleNamespace(core=core)  # type: ignore[assignment]
-        scene.property.broker_called(scene.seen, broker)
-
-    assert is_broken(answers.IdsAreOfABlock(), tell) is expected
-
-
 def granted(producer_id: int, producer_epoch: int) -> InitProducerIdResponse:
     """An answer without error."""
     return InitProducerIdResponse(ErrorCode.NONE, None, producer_id, producer_epoch)
@@ -207,122 +190,6 @@ def fetch(offset: int) -> FetchRequest:
     return FetchRequest(None, CONSUMER_REPLICA_ID, -1, 500, 1, 1000, (row,), 0, -1, ())
 
 
-@pytest.mark.parametrize(("offset", "expected"), [(2, False), (1, True)], ids=["at the end", "below"])
-def test_no_consumer_waits_for_what_is_committed_r80(offset: int, expected: bool) -> None:
-    def tell(scene: Scene) -> None:
-        view = leads(view_of(scene, 1, BATCHES, high_watermark=2), start_offset=0)
-        path = with_core(view)
-        path._purgatory.add(DelayedFetch(None, fetch(offset), (view.replica.key,)), 100)
-        scene.property.replica_changed(scene.seen, view, before(view), [])
-
-    assert is_broken(waiting_requests.FetchesHearOfNews(), tell) is expected
-
-
-def test_no_consumer_waits_at_a_follower_r55() -> None:
-    def tell(scene: Scene) -> None:
-        view = follows(view_of(scene, 1, BATCHES, high_watermark=2))
-        path = with_core(view)
-        path._purgatory.add(DelayedFetch(None, fetch(2), (view.replica.key,)), 100)
-        scene.property.replica_changed(scene.seen, view, before(view), [])
-
-    assert is_broken(waiting_requests.FetchesHearOfNews(), tell)
-
-
-@pytest.mark.parametrize(
-    ("offset", "epoch", "is_open", "is_parked", "expected"),
-    [
-        (3, 5, True, True, False),
-        (2, 5, True, True, True),
-        (3, 4, True, True, True),
-        (2, 5, False, True, False),
-        (2, 5, True, False, False),
-    ],
-    ids=["at the end", "below", "of a former epoch", "it has been answered", "it has not asked yet"],
-)
-def test_no_follower_waits_for_what_is_in_the_log_r80(
-    offset: int, epoch: int, is_open: bool, is_parked: bool, expected: bool
-) -> None:
-    def tell(scene: Scene) -> None:
-        view = leads(view_of(scene, 1, BATCHES), start_offset=2)
-        path = with_core(view)
-        session = path._sessions.open(2, 2, 1, 0)
-        listed = path._sessions.list_row(session, view.replica.key, offset, epoch, 100)
-        listed.is_open, session.parked = is_open, "a fetch" if is_parked else None
-        scene.property.replica_changed(scene.seen, view, before(view), [])
-
-    assert is_broken(waiting_requests.FetchesHearOfNews(), tell) is expected
-
-
-@pytest.mark.parametrize(
-    ("is_woken", "is_settling_due", "expected"),
-    [(True, True, False), (True, False, True), (False, True, True)],
-    ids=["answered in the next turn", "there is none", "it is not noticed"],
-)
-def test_a_follower_waits_for_the_next_turn_at_most_r80(
-    is_woken: bool, is_settling_due: bool, expected: bool
-) -> None:
-    def tell(scene: Scene) -> None:
-        view = leads(view_of(scene, 1, BATCHES), start_offset=2)
-        path = with_core(view, is_settling_due=is_settling_due)
-        session = path._sessions.open(2, 2, 1, 0)
-        listed = path._sessions.list_row(session, view.replica.key, 2, 5, 100)
-        session.parked = "a fetch"
-        if is_woken:
-            path._sessions.due(listed)
-        scene.property.replica_changed(scene.seen, view, before(view), [])
-
-    assert is_broken(waiting_requests.FetchesHearOfNews(), tell) is expected
-
-
-@pytest.mark.parametrize(
-    ("times", "state", "expected"),
-    [
-        ((0, 90), State.RUNNING, False),
-        ((101, 400, 700), State.RUNNING, False),
-        ((101, 400, 700, 1000), State.RUNNING, True),
-        ((101, 400, 700, 9000), State.RUNNING, False),
-        ((101, 102, 103, 104, 105), State.RUNNING, False),
-        ((101, 400, 700, 1000), State.STOPPING, False),
-    ],
-    ids=["in time", "a little late", "for long", "it stood still", "it is about to", "it stops"],
-)
-def test_no_request_waits_beyond_its_time_a18(times: tuple[int, ...], state: State, expected: bool) -> None:
-    def tell(scene: Scene) -> None:
-        view = leads(view_of(scene, 1, BATCHES, high_watermark=2), start_offset=0)
-        path = with_core(view)
-        path._purgatory.add(DelayedFetch(None, fetch(2), (view.replica.key,)), 100)
-        writes = SimpleNamespace(_queues={})
-        node: Any = view.broker.node
-        node.core.produce_path = SimpleNamespace(_replicating=writes, _flushing=writes)
-        node.core.partitions = {view.replica.key: view.replica}
-        clock = SimpleNamespace(shown_ns=lambda: 0)
-        view.broker._clock, view.broker.state = clock, state  # type: ignore[assignment]
-        for now_ms in times:
-            clock.shown_ns = lambda now_ms=now_ms: now_ms * 1_000_000
-            scene.property.broker_called(scene.seen, view.broker)
-
-    assert is_broken(waiting_requests.WaitsEnd(), tell) is expected
-
-
-@pytest.mark.parametrize(
-    ("due_ms", "is_there", "expected"), [(100, True, False), (100, False, True), (30_000, True, True)]
-)
-def test_no_request_waits_for_what_has_gone_or_for_longer_than_anybody_asks_a18(
-    due_ms: int, is_there: bool, expected: bool
-) -> None:
-    def tell(scene: Scene) -> None:
-        view = leads(view_of(scene, 1, BATCHES, high_watermark=2), start_offset=0)
-        with_core(view)._purgatory.add(DelayedFetch(None, fetch(2), (view.replica.key,)), due_ms)
-        writes = SimpleNamespace(_queues={})
-        node: Any = view.broker.node
-        node.core.produce_path = SimpleNamespace(_replicating=writes, _flushing=writes)
-        node.core.partitions = {view.replica.key: view.replica} if is_there else {}
-        view.broker._clock = SimpleNamespace(shown_ns=lambda: 0)  # type: ignore[assignment]
-        scene.property.broker_called(scene.seen, view.broker)
-
-    assert is_broken(waiting_requests.WaitsEnd(), tell) is expected
-
-
 @pytest.mark.parametrize(
     ("times", "flushed", "epoch", "expected"),
     [
@@ -356,33 +223,6 @@ def test_a_write_that_is_durable_is_acknowledged_d6(
             scene.property.broker_called(scene.seen, view.broker)
 
     assert is_broken(waiting_requests.DurableWritesAreAcknowledged(), tell) is expected
-
-
-@pytest.mark.parametrize(
-    ("writes", "fetches", "expected"),
-    [(1, 1, False), (2, 1, True), (0, 1, True), (1, 2, True)],
-    ids=["all", "a write too many", "a write too few", "a fetch too many"],
-)
-def test_as_many_requests_count_as_waiting_as_wait_a18(writes: int, fetches: int, expected: bool) -> None:
-    """A write that waits for two partitions, and has heard of a third, is one; so is a fetch of two."""
-
-    def tell(scene: Scene) -> None:
-        view = leads(view_of(scene, 1, BATCHES))
-        path, keys = with_core(view), [PartitionId(TOPIC_ID, index) for index in range(3)]
-        path._purgatory.add(DelayedFetch(None, fetch(2), tuple(keys[:2])), 5_000)
-        flushing: ProducePurgatory[Any] = ProducePurgatory(10)
-        replicating: ProducePurgatory[Any] = ProducePurgatory(10)
-        delayed: DelayedProduce[Any] = DelayedProduce(None, [None] * 3)
-        for index, key in enumerate(keys):
-            delayed.wait_for(WaitingRow(delayed, index, key, 2, 3, 5, 5))
-        replicating.add(delayed, 5_000)
-        delayed.waiting[0].decide()
-        replicating.size, path._purgatory.size = writes, fetches
-        node: Any = view.broker.node
-        node.core.produce_path = SimpleNamespace(_replicating=replicating, _flushing=flushing)
-        scene.property.broker_called(scene.seen, view.broker)
-
-    assert is_broken(waiting_requests.WaitingIsCounted(), tell) is expected
 
 
 @pytest.mark.parametrize(

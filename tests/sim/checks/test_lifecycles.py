@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from immutables import Map
 
-from holdfast.broker.core.registration.controller_link import Purpose
 from holdfast.broker.core.registration.lifecycle import BrokerState
 from holdfast.metadata.ids import PartitionId
 from holdfast.metadata.records import UnfenceBrokerRecord
@@ -133,71 +132,3 @@ def test_a_stopping_broker_that_a_late_heartbeat_unfences_once_more_was_fenced_r
     scene.property.broker_stepped(scene.seen, node)
     node.exit_code = 0
     assert not broken(scene, partial(scene.property.broker_ends, scene.seen, node))
-
-
-@pytest.mark.parametrize(
-    ("looks_ms", "given", "calls", "expected"),
-    [
-        (range(0, 1_000, 50), {}, {}, True),
-        (range(0, 500, 50), {}, {}, False),
-        (range(0, 2_000, 300), {}, {}, False),
-        (range(0, 1_000, 50), {}, {3: Purpose.LIFECYCLE}, False),
-        (range(0, 1_000, 50), {}, {3: Purpose.ALTER_PARTITION}, True),
-        (range(0, 1_000, 50), {"broker_epoch": -1}, {}, False),
-        (range(0, 1_000, 50), {"state": BrokerState.SHUTTING_DOWN}, {}, False),
-    ],
-    ids=[
-        "it is late",
-        "it is not late yet",
-        "it may have been paused",
-        "it waits for an answer",
-        "it waits for another answer",
-        "it is not registered",
-        "it ends",
-    ],
-)
-def test_heartbeats_go_out_in_time_r25(
-    looks_ms: range, given: dict[str, Any], calls: dict[int, Purpose], expected: bool
-) -> None:
-    """Every 300 ms."""
-    scene = Scene(lifecycles.HeartbeatsGoOut())
-    node = lives(scene, _heartbeat_ms=300, **given)
-    core = node.node.core
-    core._link = SimpleNamespace(lifecycle=core.lifecycle, controller_id=101, _calls=calls)
-    loop, started_ns = scene.world.loop, scene.world.loop.now_ns
-
-    def look() -> None:
-        for at_ms in looks_ms:
-            loop.now_ns = started_ns + at_ms * MS
-            scene.property.broker_called(scene.seen, node)
-
-    assert broken(scene, look) is expected
-
-
-def test_a_heartbeat_that_was_answered_between_two_looks_was_sent_r25() -> None:
-    scene = Scene(lifecycles.HeartbeatsGoOut())
-    node = lives(scene, _heartbeat_ms=300)
-    core = node.node.core
-    core._link = SimpleNamespace(lifecycle=core.lifecycle, controller_id=101, _calls={})
-    core.image = image()
-    loop, started_ns = scene.world.loop, scene.world.loop.now_ns
-    sent = BrokerHeartbeatRequest(1, 1, 9, want_fence=False, want_shutdown=False, offline=())
-
-    def look() -> None:
-        for at_ms in range(0, 2_000, 50):
-            loop.now_ns = started_ns + at_ms * MS
-            if at_ms % 300 == 0:
-                scene.property.heartbeat_sent(scene.seen, node, sent, ())
-            scene.property.broker_called(scene.seen, node)
-
-    assert not broken(scene, look)
-
-
-@pytest.mark.parametrize(("told", "expected"), [(100, False), (99, False), (101, True)])
-def test_a_heartbeat_tells_of_no_more_than_was_applied_r23(told: int, expected: bool) -> None:
-    """The metadata that it has ends at 100."""
-    scene = Scene(lifecycles.HeartbeatsGoOut())
-    node = lives(scene)
-    node.node.core.image = image()
-    sent = BrokerHeartbeatRequest(1, 1, told, want_fence=False, want_shutdown=False, offline=())
-    assert broken(scene, lambda: scene.property.heartbeat_sent(scene.seen, node, sent, ())) is expected

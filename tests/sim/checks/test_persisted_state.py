@@ -8,8 +8,6 @@ from typing import Any
 import pytest
 
 from holdfast.broker.core.events import AppendResult
-from holdfast.broker.core.replicas.leadership import Leadership
-from holdfast.broker.core.replicas.replica_progress import ReplicaProgress
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.record_batch import BatchHeader
 from holdfast.sim.checks.observe.batches import BatchMark
@@ -20,7 +18,7 @@ from holdfast.sim.checks.properties import persisted_state
 from holdfast.sim.cluster.world import ClusterSpec
 from holdfast.storage import snapshots
 from holdfast.storage.core.producer_state import ProducerState
-from tests.sim.checks.histories import Scene, before, cut, follows, grow, leads, row, view_of
+from tests.sim.checks.histories import Scene, before, cut, follows, grow, leads, view_of
 from tests.unit.broker.core_harness import KEY, CoreHarness, batch, change, partition
 
 
@@ -223,57 +221,6 @@ def test_no_recovery_point_is_above_what_is_durable_r87(point: int, expected: bo
         scene.property.replica_changed(scene.seen, view, before(view), [])
 
     assert is_broken(persisted_state.RecoveryPointsHold(), tell) is expected
-
-
-@pytest.mark.parametrize(
-    ("position", "start_offset", "expected"), [(-1, None, False), (3, None, True), (3, 0, False)]
-)
-def test_a_leader_that_serves_no_follower_yet_knows_no_positions_r54(
-    position: int, start_offset: int | None, expected: bool
-) -> None:
-    """What a follower had in the last epoch it may have cut since."""
-
-    def tell(scene: Scene) -> None:
-        view = leads(view_of(scene, 1, SIX), start_offset=start_offset)
-        assert view.leadership is not None
-        view.leadership.progress[2] = ReplicaProgress(2, None)
-        view.leadership.progress[2].position = position
-        scene.property.replica_changed(scene.seen, view, before(view), [])
-
-    assert is_broken(persisted_state.EpochsBeginAnew(), tell) is expected
-
-
-@pytest.mark.parametrize("is_kept", [True, False])
-def test_a_leader_that_is_elected_again_begins_anew_r54(is_kept: bool) -> None:
-    """It may have served fetches of the new epoch within the same step."""
-
-    def tell(scene: Scene) -> None:
-        view = leads(view_of(scene, 1, SIX))
-        former = Leadership(4, {2: ReplicaProgress(2, None)}, (1, 2))
-        assert view.leadership is not None
-        view.leadership.progress[2] = former.progress[2] if is_kept else ReplicaProgress(2, None)
-        view.leadership.progress[2].position = 3
-        scene.property.replica_changed(scene.seen, view, before(view, leadership=former), [])
-
-    assert is_broken(persisted_state.EpochsBeginAnew(), tell) is is_kept
-
-
-@pytest.mark.parametrize(
-    ("former_epoch", "held_back", "leader_end", "expected"),
-    [(4, -1, -1, False), (4, 5, -1, True), (4, -1, 6, True), (5, 5, 6, False)],
-)
-def test_what_a_former_leader_has_told_is_forgotten_r54(
-    former_epoch: int, held_back: int, leader_end: int, expected: bool
-) -> None:
-    """The present one may have told it a step ago."""
-
-    def tell(scene: Scene) -> None:
-        view = follows(view_of(scene, 2, SIX), epoch=5)
-        view.replica._held_back, view.replica._leader_end = held_back, leader_end
-        former = row(leader_epoch=former_epoch)
-        scene.property.replica_changed(scene.seen, view, before(view, registration=former), [])
-
-    assert is_broken(persisted_state.EpochsBeginAnew(), tell) is expected
 
 
 @pytest.mark.parametrize(

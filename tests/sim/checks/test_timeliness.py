@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from immutables import Map
 
-from holdfast.broker.core.registration.controller_link import Purpose
 from holdfast.broker.core.replicas.leadership import Proposal
 from holdfast.broker.core.replicas.replica_progress import ReplicaProgress
 from holdfast.controller.core.decisions import CauseKind, LogEnd
@@ -101,45 +100,6 @@ def test_a_proposal_is_closed_when_it_is_decided_and_not_before_r44(
 
 
 ASKED, ANOTHER = Proposal((1, 2), (-1, 2), 5, 0), Proposal((1, 3), (-1, 3), 5, 0)
-
-
-@pytest.mark.parametrize(
-    ("waiting", "under_way", "is_called", "answer", "expected"),
-    [
-        (None, None, False, None, True),
-        (ASKED, None, False, None, False),
-        (ANOTHER, None, False, None, True),
-        (None, ASKED, True, None, False),
-        # the controller will not answer: the call has failed
-        (None, ASKED, False, None, True),
-        (None, None, False, ErrorCode.INVALID_UPDATE_VERSION, False),
-        # granted, and the next leader epoch with it
-        (None, None, False, ErrorCode.NONE, False),
-        # to be asked again
-        (None, None, False, ErrorCode.UNKNOWN_SERVER_ERROR, True),
-    ],
-)
-def test_an_open_proposal_is_sent_until_it_has_an_answer_r45(
-    waiting: Proposal | None,
-    under_way: Proposal | None,
-    is_called: bool,
-    answer: ErrorCode | None,
-    expected: bool,
-) -> None:
-    scene = Scene(timeliness.OpenProposalsAreSent())
-    view = leads(view_of(scene, 1))
-    assert view.replica.leadership is not None
-    view.replica.leadership.proposal = ASKED
-    key = view.replica.key
-    alter = SimpleNamespace(
-        _waiting={key: waiting} if waiting else {}, _in_flight={key: under_way} if under_way else None
-    )
-    link = SimpleNamespace(alter=alter, _calls={7: Purpose.ALTER_PARTITION} if is_called else {})
-    core = SimpleNamespace(partitions={key: view.replica}, _link=link)
-    view.broker.node = SimpleNamespace(core=core)  # type: ignore[assignment]
-    if answer is not None:
-        scene.property.proposal_answered(scene.seen, view, ASKED, answer, True)
-    assert broken(scene, lambda: scene.property.broker_called(scene.seen, view.broker)) is expected
 
 
 @pytest.mark.parametrize(

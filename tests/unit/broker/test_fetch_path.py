@@ -504,6 +504,15 @@ def test_a_session_that_no_honest_follower_counts_is_refused_with_the_last_one(s
     assert sessions.last_session_id(2, FOLLOWERS_EPOCH + 1) == 0
 
 
+def test_a_new_session_leaves_no_row_of_the_former_one() -> None:
+    """N-4: news of a partition would wake a request that does not wait for it."""
+    sessions: FollowerSessions[str] = FollowerSessions()
+    sessions.list_row(sessions.open(2, FOLLOWERS_EPOCH, 7, 0), "topic-0", 5, 3, 100)
+    assert len(sessions.rows_of("topic-0")) == 1
+    sessions.open(2, FOLLOWERS_EPOCH, 8, 0)
+    assert sessions.rows_of("topic-0") == ()
+
+
 # --- any replica -------------------------------------------------------------------------------------------
 
 

@@ -46,6 +46,17 @@ def test_an_earlier_epoch_of_the_same_leader_is_not_started_either() -> None:
     assert not scenario.partition.is_serving
 
 
+def test_a_leader_that_is_elected_again_knows_no_positions_of_its_last_epoch() -> None:
+    """R54, A-5: what a follower has had may have been cut since."""
+    scenario = leader()
+    scenario.append(5)
+    scenario.fetch(2, 5)
+    scenario.register(registration(leader_epoch=1, partition_epoch=1))
+    leadership = scenario.partition.leadership
+    assert leadership is not None
+    assert [one.position for one in leadership.progress.values()] == [-1, -1]
+
+
 @pytest.mark.parametrize(("isr", "elr", "offset"), [((2,), (1,), 10), ((1, 2), (), 10), ((2,), (), None)])
 def test_a_member_of_the_isr_or_of_the_elr_keeps_the_start_of_its_log(
     isr: tuple[int, ...], elr: tuple[int, ...], offset: int | None
