@@ -50,7 +50,7 @@ PARTS = dict(
             "The controller: ELR, elections, AlterPartition, registrations",
             "A broker's life: clean stops, roles, answers to writes",
             "Answers: acks=1, offsets, what a reader is told",
-            "In time: what a leader does as soon as it may",
+            "Answers to acks=0 and 1, and what topics ask for",
             "Storage",
             "What records mean",
             "What is deleted: by retention, and with a topic",

@@ -112,6 +112,22 @@ def test_silent_follower_is_proposed_out() -> None:
     assert [member.broker_id for member in request.partitions[0].new_isr] == [1, 2]
 
 
+def test_a_granted_shrink_moves_the_high_watermark_at_once() -> None:
+    """R52, KAFKA-15021: the write would wait for the next one."""
+    harness = CoreHarness().join(partition(1))
+    harness.fetch(2, 0)
+    harness.fetch(3, 0)
+    name = harness.produce(batch(), timeout_ms=10 * LAG_MS_MAX)
+    harness.fetch(2, 1, number=1)
+    harness.calls.clear()
+    harness.now_ms += LAG_MS_MAX
+    harness.fetch(2, None, number=2)
+    harness.tick(1)
+    assert name not in harness.answers
+    harness.answer_call(registered((1, 2), 1))
+    assert harness.row(name) == ("NONE", 0)
+
+
 def test_refused_proposals_are_repeated_or_dropped() -> None:
     """R44, R45."""
     harness = CoreHarness().join(partition(1, (1, 2)))
