@@ -96,8 +96,6 @@ PROPERTIES: tuple[type[Property], ...] = (
     lifecycles.StopsAreAskedFor,
     timeliness.KnownSeatsHaveAnswered,
     timeliness.MinIsrIsConfigured,
-    timeliness.RefusedIsDropped,
-    timeliness.UndecidedStaysOpen,
     timeliness.LaggardsLeave,
     timeliness.KeepersStay,
     clients.HighWatermarkNeverFalls,

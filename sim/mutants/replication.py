@@ -457,17 +457,3 @@ def shows_uncommitted() -> Changes:
     return patch(
         FetchPath, "_consumer_row", "partition.visible_high_watermark", "partition.log.log_end_offset"
     )
-
-
-# --- what leaders must not keep ----------------------------------------------------------------------------
-
-
-@mutant(breaks="R44", by="R44", setting=REFUSED, killed_by="R44@1")
-def keeps_refused_proposals() -> Changes:
-    """A proposal that was refused for good is sent again and again."""
-    return patch(
-        Partition,
-        "alter_answered",
-        "code in (ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED)",
-        "False",
-    )

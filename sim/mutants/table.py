@@ -59,7 +59,7 @@ PARTS = dict(
             "Unclean recovery",
             "Operators: reassignments, min ISR, elections by hand",
             "Controllers and voters: what is left out, and what is said and not done",
-            "Upkeep: open proposals, what is remembered, producer ids, members of the ISR",
+            "Upkeep: what is remembered, producer ids, members of the ISR",
             "What no correct peer asks for",
         ),
         strict=True,

@@ -1,5 +1,4 @@
-"""Mutants of upkeep: open proposals of leaders, what is remembered, producer ids, members of the ISR, what
-controllers do from time to time.
+"""Mutants of upkeep: what is remembered, producer ids, members of the ISR.
 
 Owns wrong functions only; each docstring says which rule is gone.
 """
@@ -7,7 +6,6 @@ Owns wrong functions only; each docstring says which rule is gone.
 from dataclasses import replace
 
 from holdfast.broker.core.registration.controller_link import ControllerLink
-from holdfast.broker.core.replicas.partition import Partition
 from holdfast.broker.core.replicas.replica_progress import ReplicaProgress
 from holdfast.broker.core.requests import producer_ids as broker_ids
 from holdfast.broker.core.requests.producer_ids import ProducerIds
@@ -20,11 +18,6 @@ from holdfast.sim.mutants.source_patch import begin, patch
 from holdfast.sim.mutants.storage import RETRIES
 from holdfast.storage.log_dir import LogDir
 
-#: proposals are answered late, twice, and by the next controller
-ASKED_AGAIN = Setting(
-    faults={"kill_active": 4, "clog": 3, "late_metadata": 3, "pause_broker": 3, "kill_broker": 2, "stall": 2},
-    gap_ms=500,
-)
 #: brokers get logs that they did not have
 NEW_TOPICS = Setting(
     faults={"move_partition": 6, "add_partition": 3, "power_broker": 3},
@@ -35,32 +28,6 @@ NEW_TOPICS = Setting(
 LATE_FOLLOWERS = Setting(faults={"late_fetches": 6, "kill_leader": 1}, gap_ms=3_000, seconds=25)
 #: and fall behind further and further
 TRICKLING_FOLLOWERS = replace(LATE_FOLLOWERS, shape={"small_fetches": True})
-
-
-@mutant(breaks="R44, F3", by="R44", setting=ASKED_AGAIN, killed_by="R44@9")
-def drops_proposals_of_old_versions() -> Changes:
-    """INVALID_UPDATE_VERSION closes a proposal, though an earlier copy of it may have been granted."""
-    return patch(
-        Partition,
-        "alter_answered",
-        "(ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED)",
-        "(\n"
-        "            ErrorCode.INELIGIBLE_REPLICA,\n"
-        "            ErrorCode.OPERATION_NOT_ATTEMPTED,\n"
-        "            ErrorCode.INVALID_UPDATE_VERSION,\n"
-        "        )",
-    )
-
-
-@mutant(breaks="R44", by="R44", setting=ASKED_AGAIN, killed_by="R44@9")
-def closes_on_any_error() -> Changes:
-    """Every error closes a proposal."""
-    return patch(
-        Partition,
-        "alter_answered",
-        "code in (ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED)",
-        "code",
-    )
 
 
 # --- what is remembered ------------------------------------------------------------------------------------

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from holdfast.broker.core.events import AnswerFetch, ReadRow
-from holdfast.broker.core.replicas.leadership import Proposal
 from holdfast.broker.core.replicas.replica_progress import ReplicaProgress
 from holdfast.controller.core.decisions import DecisionEntry
 from holdfast.metadata.ids import PartitionId
@@ -126,15 +125,6 @@ class CeilingStored(NamedTuple):
 
     view: ReplicaView
     ceiling: int
-
-
-class ProposalAnswered(NamedTuple):
-    """A leader's open proposal was answered, and the leader has taken that in. `is_open`: still."""
-
-    view: ReplicaView
-    proposal: Proposal
-    error_code: int
-    is_open: bool
 
 
 class BatchJudged(NamedTuple):

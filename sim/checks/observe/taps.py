@@ -12,7 +12,6 @@ from holdfast.broker.core.events import (
     AnswerFetch,
     Append,
     Appended,
-    CallAnswered,
     CallController,
     CeilingsStored,
     EndWithoutAnswer,
@@ -22,7 +21,6 @@ from holdfast.broker.core.events import (
 )
 from holdfast.broker.core.events import Effect as BrokerEffect
 from holdfast.broker.core.events import Event as BrokerEvent
-from holdfast.broker.core.replicas.leadership import Leadership, Proposal
 from holdfast.broker.core.requests.produce_path import ProduceContext
 from holdfast.controller.core.events import Effect as ControllerEffect
 from holdfast.controller.core.events import Event as ControllerEvent
@@ -32,7 +30,7 @@ from holdfast.controller.core.events import Respond as ControllerResponds
 from holdfast.controller.core.quorum_controller import QuorumController
 from holdfast.metadata.ids import PartitionId
 from holdfast.protocol.errors import ErrorCode
-from holdfast.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
+from holdfast.protocol.messages.alter_partition import AlterPartitionRequest
 from holdfast.protocol.messages.broker_registration import BrokerHeartbeatRequest, BrokerRegistrationRequest
 from holdfast.protocol.messages.elect_leaders import ElectLeadersRequest
 from holdfast.protocol.messages.fetch import FetchRequest, FetchResponse
@@ -98,8 +96,6 @@ class BrokerTap(Tap[BrokerEvent, BrokerEffect]):
         self._appending: dict[int, tuple[object, dict[PartitionId, BatchHeader]]] = {}
         #: requests with acks=all whose batches are appended, and not answered yet
         self._replicating: dict[object, Any] = {}
-        #: the open proposals that the event tells of
-        self._asked: list[tuple[PartitionId, Leadership, Proposal, int]] = []
 
     def before(self, event: Any, now_ms: int) -> None:
         heard = self._heard
@@ -112,8 +108,6 @@ class BrokerTap(Tap[BrokerEvent, BrokerEffect]):
                 heard.note_of(promise.key, facts.CeilingStored, promise.offset)
         elif type(event) is Appended:
             _judged(self._core, self._appending, event, heard)
-        elif type(event) is CallAnswered:
-            self._asked = _asked(self._core, event)
 
     def _requested(self, event: RequestReceived) -> None:
         message = event.message
@@ -129,9 +123,6 @@ class BrokerTap(Tap[BrokerEvent, BrokerEffect]):
 
     def after(self, event: Any, effects: Sequence[Any], now_ms: int) -> None:
         heard, core = self._heard, self._core
-        for key, leadership, proposal, code in self._asked:
-            heard.note_of(key, facts.ProposalAnswered, proposal, code, leadership.proposal is proposal)
-        self._asked = []
         if self._fetch is not None:
             _fetched(core, self._fetch, now_ms, heard)
         for effect in effects:
@@ -242,23 +233,6 @@ def _judged(
                 heard.note_of(result.key, facts.BatchJudged, Judged(header, result, known))
     if not headers:
         del appending[id(event.context)]
-
-
-def _asked(core: Broker, event: CallAnswered) -> list[tuple[PartitionId, Leadership, Proposal, int]]:
-    """The open proposals that an answer tells of, before it is taken in, and what it says."""
-    response = event.response
-    if event.call_id not in core._link._calls or not isinstance(response, AlterPartitionResponse):
-        return []
-    asked = core._link.alter._in_flight or {}
-    found = []
-    for row in response.partitions if response.error_code == ErrorCode.NONE else ():
-        key = PartitionId(row.topic_id, row.partition_index)
-        replica = core.partitions.get(key)
-        leadership = None if replica is None else replica.leadership
-        proposal = None if leadership is None else leadership.proposal
-        if leadership is not None and proposal is not None and asked.get(key) is proposal:
-            found.append((key, leadership, proposal, row.error_code))
-    return found
 
 
 class ControllerTap(Tap[ControllerEvent, ControllerEffect]):

@@ -2,10 +2,9 @@
 
 from collections.abc import Sequence
 
-from holdfast.broker.core.replicas.leadership import Leadership, Proposal
+from holdfast.broker.core.replicas.leadership import Leadership
 from holdfast.broker.core.replicas.replica_progress import ReplicaProgress
 from holdfast.controller.core.partitions.election import ElectionReason
-from holdfast.protocol.errors import ErrorCode
 from holdfast.sim.checks.observe.batches import BatchMark
 from holdfast.sim.checks.observe.observer import Observer
 from holdfast.sim.checks.observe.views import (
@@ -23,8 +22,6 @@ _PATIENCE_NS = 2_400_000_000
 #: a leader that was not seen for so long may have been paused
 _LOOKED_AWAY_NS = 1_200_000_000
 _MIN_ISR = "min.insync.replicas"
-#: a leader drops what is refused like this (R44)
-_FOR_GOOD = (ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED)
 
 
 class KnownSeatsHaveAnswered(Property):
@@ -59,34 +56,6 @@ class MinIsrIsConfigured(Property):
             wanted = min(asked, len(counted))
             if row.min_isr != wanted:
                 seen.broken(self, index, f"{asked} is configured, so {wanted}: {row}")
-
-
-class RefusedIsDropped(Property):
-    """R44: a proposal that was refused for good is closed. Kept open, the high watermark would wait for a
-    replica that may not join, and no other proposal could be made."""
-
-    name = "R44 RefusedIsDropped"
-
-    def proposal_answered(
-        self, seen: Observer, view: ReplicaView, proposal: Proposal, error_code: int, is_open: bool
-    ) -> None:
-        if is_open and error_code in _FOR_GOOD:
-            seen.broken(
-                self, view.index, f"{view.broker.name} keeps {proposal} to {view.replica.registration}"
-            )
-
-
-class UndecidedStaysOpen(Property):
-    """R44, F3: a proposal that was neither granted nor refused for good stays open until metadata tells. What
-    an error hides may be that an earlier copy was granted, and then the high watermark counts one too few."""
-
-    name = "R44 UndecidedStaysOpen"
-
-    def proposal_answered(
-        self, seen: Observer, view: ReplicaView, proposal: Proposal, error_code: int, is_open: bool
-    ) -> None:
-        if not is_open and error_code not in (ErrorCode.NONE, *_FOR_GOOD):
-            seen.broken(self, view.index, f"{view.broker.name} closes {proposal} for error {error_code}")
 
 
 class LaggardsLeave(Property):

@@ -74,8 +74,6 @@ PAIRS = (
     *_pairs("learns-before-it-truncates", REPLICAS),
     *_pairs("lowers-ceilings-late", "G-4 CeilingsHoldWhatIsCommitted"),
     *_pairs("finds-ceilings-too-high-out-of-sync", "G-4 CeilingsHoldWhatIsCommitted"),
-    *_pairs("keeps-refused-proposals", "R44"),
-    *_pairs("drops-proposals-of-old-versions", "R44 UndecidedStaysOpen"),
     *_pairs("producer-epochs-not-bumped", "D12"),
     *_pairs("refuses-repetitions", "R91"),
     *_pairs("leaves-full-segments-to-the-page-cache", "D6"),

@@ -1,7 +1,6 @@
 """Properties of upkeep: a history that breaks each, and the one beside it that does not."""
 
 from dataclasses import replace
-from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,7 +12,6 @@ from holdfast.broker.core.replicas.replica_progress import ReplicaProgress
 from holdfast.controller.core.decisions import CauseKind, LogEnd
 from holdfast.controller.core.partitions.election import ElectionReason
 from holdfast.metadata.image import RESOURCE_TOPIC
-from holdfast.protocol.errors import ErrorCode
 from holdfast.sim.checks.properties import timeliness
 from holdfast.sim.cluster.nodes import State
 from holdfast.sim.cluster.world import ClusterSpec
@@ -74,32 +72,6 @@ def test_a_member_that_lags_is_proposed_to_leave_r51(looks_ms: range, lags: bool
             one.replica_changed(scene.seen, view, before(view), [])
 
     assert broken(scene, look) is expected
-
-
-@pytest.mark.parametrize(
-    ("error_code", "is_open", "kept", "closed"),
-    [
-        (ErrorCode.INELIGIBLE_REPLICA, True, True, False),
-        (ErrorCode.INELIGIBLE_REPLICA, False, False, False),
-        (ErrorCode.INVALID_UPDATE_VERSION, True, False, False),
-        (ErrorCode.INVALID_UPDATE_VERSION, False, False, True),
-        (ErrorCode.UNKNOWN_SERVER_ERROR, False, False, True),
-        (ErrorCode.NONE, False, False, False),
-    ],
-)
-def test_a_proposal_is_closed_when_it_is_decided_and_not_before_r44(
-    error_code: ErrorCode, is_open: bool, kept: bool, closed: bool
-) -> None:
-    """Of an old version may be what was granted before."""
-    for one, expected in ((timeliness.RefusedIsDropped(), kept), (timeliness.UndecidedStaysOpen(), closed)):
-        scene = Scene(one)
-        view = leads(view_of(scene, 1))
-        proposal = Proposal((1, 2), (-1, 2), 5, 0)
-        tell = partial(one.proposal_answered, scene.seen, view, proposal, error_code, is_open)
-        assert broken(scene, tell) is expected
-
-
-ASKED, ANOTHER = Proposal((1, 2), (-1, 2), 5, 0), Proposal((1, 3), (-1, 3), 5, 0)
 
 
 @pytest.mark.parametrize(
