@@ -10,8 +10,7 @@ from typing import Any
 
 from holdfast.controller.core.brokers import cluster_control
 from holdfast.controller.core.brokers.cluster_control import ClusterControl
-from holdfast.controller.core.operators import config_control, topics
-from holdfast.controller.core.partitions import placement
+from holdfast.controller.core.operators import config_control
 from holdfast.controller.core.partitions.log_questions import LogQuestions
 from holdfast.controller.core.partitions.replication_control import ReplicationControl
 from holdfast.controller.core.quorum_controller import QuorumController
@@ -32,10 +31,6 @@ ANSWERS_LOST = Setting(
     faults={"kill_broker": 4, "restart_broker": 4, "reset": 5, "isolate_active": 2, "one_way": 3, "clog": 2},
     gap_ms=300,
 )
-#: ELR goes on and off while brokers come and go
-SWITCHED = Setting(
-    band="switched-elr", faults={"switch_elr": 4, "kill_broker": 3, "kill_active": 3, "isolate_broker": 2}
-)
 #: all brokers fall, and operators elect
 BY_HAND = Setting(
     band="over-budget",
@@ -49,14 +44,6 @@ COMPARED = Setting(
     faults={"stale_answer": 6, "crumble": 3, "late_metadata": 3, "kill_all_brokers": 2},
     shape={"recovery_manager": True},
     seconds=25,
-)
-#: partitions are added while the first one moves
-ADDED = Setting(faults={"add_partition": 4, "move_partition": 6, "isolate_broker": 3}, gap_ms=250)
-#: topics are made while brokers are away
-TOPICS_MADE = Setting(
-    faults={"make_topic": 6, "drop_topic": 4, "add_partition": 2, "kill_broker": 4, "isolate_broker": 3},
-    shape={"brokers": 5},
-    gap_ms=350,
 )
 #: each controller is asked, while ISRs and ELRs change
 ASKED = Setting(faults={"kill_broker": 4, "isolate_broker": 3, "crumble": 2}, shape={"asks_alone": True})
@@ -112,31 +99,6 @@ def who_asks_again_is_another(
     return original(self, draft, request, now_ms, voter_ids)
 
 
-@mutant(breaks="B8, R108", by="R108", setting=SWITCHED, killed_by="R108@1")
-def elr_goes_off_and_leaves_its_sets() -> Changes:
-    """Who is eligible, and known, stays so while ELR is off."""
-    return begin(ReplicationControl, "refresh", "if cause.kind is CauseKind.ELR_SWITCHED_OFF: return")
-
-
-@mutant(breaks="B8", by="R108", setting=SWITCHED, killed_by="R108@3")
-def elr_goes_off_while_it_is_needed() -> Changes:
-    """ELR is switched off also while the ISR of a partition is empty."""
-    return begin(config_control, "_partition_without_isr", "return None")
-
-
-@mutant(breaks="F63, R108", by="R108", setting=SWITCHED, killed_by="R108@2")
-def each_controller_switches_elr_on() -> Changes:
-    """A controller that becomes active takes back that operators have switched ELR off."""
-    return patch(
-        QuorumController,
-        "_bootstrap",
-        "if ELR_FEATURE in draft.image.features:",
-        "if not draft.image.elr_enabled and self._config.elr_enabled:\n"
-        "            draft.write(FeatureLevelRecord(ELR_FEATURE, 1))\n"
-        "        elif ELR_FEATURE in draft.image.features:",
-    )
-
-
 @mutant(
     breaks="R62",
     by="R60",
@@ -157,49 +119,6 @@ def asks_nobody_who_is_behind_again() -> Changes:
 def describes_seats_as_eligible() -> Changes:
     """Operators are told of an empty ELR."""
     return patch(describe, "_described_topic", "partition.elr if elr_enabled", "() if elr_enabled")
-
-
-@mutant(breaks="R106, B7", by="R106", setting=ADDED, killed_by="R106@7")
-def counts_those_that_leave() -> Changes:
-    """A new partition has as many replicas as the first one while it is moved, old and new ones."""
-    return patch(
-        topics, "_more_replica_lists", "len(existing[0].target_replicas)", "len(existing[0].replicas)"
-    )
-
-
-@replacing(topics, "place_replicas", breaks="R106", by="R106", setting=TOPICS_MADE, killed_by="R106@1")
-def fenced_brokers_get_replicas_too(
-    original: Any, active: Any, fenced: Any, *, partition_count: int, replication_factor: int, start: int
-) -> Any:
-    """Any registered broker gets replicas of a new topic, though enough others are ready: it begins with few
-    in sync."""
-    more = {"partition_count": partition_count, "replication_factor": replication_factor, "start": start}
-    placed = original([*active, *fenced], [], **more)
-    ready = {broker_id for broker_id, _ in active}
-    # some of its partitions would have no leader otherwise
-    return placed if all(ready & {*replicas} for replicas in placed) else original(active, fenced, **more)
-
-
-@mutant(breaks="R106", by="R106", setting=TOPICS_MADE, killed_by="R106@1")
-def one_broker_leads_all_of_a_topic() -> Changes:
-    """All partitions of a new topic have the same replicas, and the same one leads."""
-    return patch(
-        topics,
-        "place_replicas",
-        "for number in range(start, start + partition_count)",
-        "for number in [start] * partition_count",
-    )
-
-
-@mutant(
-    breaks="R106",
-    by="R106",
-    setting=replace(TOPICS_MADE, shape={"brokers": 5, "racks": 2}),
-    killed_by="R106@1",
-)
-def racks_count_for_nothing() -> Changes:
-    """Both copies may be in one rack."""
-    return begin(placement, "_spread", "return tuple(broker_id for broker_id, _ in order[:count])")
 
 
 @mutant(
