@@ -327,7 +327,7 @@ def joins_whatever_it_lags() -> Changes:
     )
 
 
-@mutant(breaks="R56, N-5", by="Refinement I-7 A-2 TypeOK", setting=LATE_METADATA, killed_by="Refinement@2")
+@mutant(breaks="R56, N-5", by="Refinement I-7 A-2 TypeOK", setting=LATE_METADATA, killed_by="Refinement@5")
 def takes_old_registrations() -> Changes:
     """An older partition epoch of the same leader epoch replaces a newer one."""
     return patch(
