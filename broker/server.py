@@ -63,7 +63,7 @@ from holdfast.broker.log_effects import LogEffects
 from holdfast.broker.log_manager import LogManager
 from holdfast.broker.managed_log import ManagedLog
 from holdfast.broker.peers import Peers
-from holdfast.broker.time_lookup import find_record
+from holdfast.broker.time_lookup import find_newest, find_record
 from holdfast.metadata.ids import PartitionId
 from holdfast.metadata.questions import QUESTION_APIS, answer_steps
 from holdfast.metadata.shown_changes import shows_changes
@@ -456,9 +456,11 @@ class BrokerServer:
                 error_code = ErrorCode.KAFKA_STORAGE_ERROR  # gone since it was asked for
             elif row.lookup is not None and managed is not None:
                 is_newest = row.lookup == MAX_TIMESTAMP
-                wanted = managed.log.max_timestamp if is_newest else row.lookup
                 try:
-                    found = await find_record(managed.log, max(0, wanted), self._clock)
+                    if is_newest:
+                        found = await find_newest(managed.log, self._clock)
+                    else:
+                        found = await find_record(managed.log, row.lookup, self._clock)
                 except DiskError:
                     found, error_code = None, ErrorCode.KAFKA_STORAGE_ERROR
                 if found is not None and found.offset < row.end_offset:

@@ -6,7 +6,7 @@ Owns how long the event loop is held by that, and what is answered about a batch
 from typing import NamedTuple
 
 from holdfast.protocol.compression import unpack_batch
-from holdfast.protocol.record_batch import CorruptBatch, parse_header, record_times
+from holdfast.protocol.record_batch import BatchHeader, CorruptBatch, record_times
 from holdfast.runtime.api import Clock
 from holdfast.storage.log import Log
 
@@ -29,19 +29,59 @@ async def find_record(log: Log, timestamp_ms: int, clock: Clock) -> FoundRecord 
     When the records of its batch cannot be read, the first offset of the batch: from there no record of that
     time is missed. Raises: DiskError.
     """
-    batch = log.batch_for_timestamp(timestamp_ms)
-    if batch is None:
+    header = log.times.split_batch()
+    if header is not None and header.max_timestamp >= timestamp_ms:
+        found = await _record_in(log, header, timestamp_ms, clock)
+        if found is not None:
+            return found
+    return await _find_in_whole(log, timestamp_ms, clock)
+
+
+async def find_newest(log: Log, clock: Clock) -> FoundRecord | None:
+    """The first of the records that have the largest timestamp; None when no record has one.
+
+    When the records of its batch cannot be read, the first offset of the batch. Raises: DiskError.
+    """
+    newest_ms = max(0, await log.times.newest_ms())
+    header = log.times.split_batch()
+    if header is not None and header.max_timestamp >= newest_ms:
+        found = await _record_in(log, header, None, clock)
+        if found is not None and found.timestamp_ms >= newest_ms:
+            return found
+    return await _find_in_whole(log, newest_ms, clock)
+
+
+async def _find_in_whole(log: Log, timestamp_ms: int, clock: Clock) -> FoundRecord | None:
+    """In the batches of which no record is deleted."""
+    header = await log.times.first_since(timestamp_ms)
+    if header is None:
         return None
-    log_start_offset = log.log_start_offset
+    # without one: the header says that there is one, and what is read from its first offset on tells
+    return await _record_in(log, header, timestamp_ms, clock) or _whole(header, header.base_offset)
+
+
+async def _record_in(
+    log: Log, header: BatchHeader, timestamp_ms: int | None, clock: Clock
+) -> FoundRecord | None:
+    """The first record of a batch at or after `timestamp_ms`; with None, the first of its newest ones.
+    Deleted ones are passed over. The batch is read before others have their turn. Raises: DiskError."""
+    start = max(header.base_offset, log.log_start_offset)
+    batch = log.read(start, 1, header.next_offset)
+    newest: FoundRecord | None = None
     try:
-        passed = 0
-        for offset, time_ms in record_times(unpack_batch(batch, UNPACKED_MAX_BYTES)):
-            if time_ms >= timestamp_ms and offset >= log_start_offset:
-                return FoundRecord(time_ms, offset)
-            passed += 1
+        for passed, (offset, time_ms) in enumerate(record_times(unpack_batch(batch, UNPACKED_MAX_BYTES)), 1):
+            if offset >= start:
+                if timestamp_ms is not None and time_ms >= timestamp_ms:
+                    return FoundRecord(time_ms, offset)
+                if timestamp_ms is None and (newest is None or time_ms > newest.timestamp_ms):
+                    newest = FoundRecord(time_ms, offset)
             if passed % SLICE_RECORDS == 0:
                 await clock.sleep(0)
     except CorruptBatch:
-        pass  # the consumer that reads it says so
-    header = parse_header(batch)
-    return FoundRecord(header.max_timestamp, max(header.base_offset, log_start_offset))
+        return _whole(header, start)  # the consumer that reads it says so
+    return newest
+
+
+def _whole(header: BatchHeader, offset: int) -> FoundRecord:
+    """Of a batch whose records are not known."""
+    return FoundRecord(header.max_timestamp, offset)

@@ -37,6 +37,7 @@ from holdfast.storage.flusher import Flusher
 from holdfast.storage.folders import make_durably
 from holdfast.storage.log_cleaning import LogCleaning
 from holdfast.storage.log_guard import LogGuard
+from holdfast.storage.log_times import LogTimes
 from holdfast.storage.recovery import RecoveredSegments, RecoveryReport, open_segments
 from holdfast.storage.segment import Segment
 from holdfast.storage.segment_list import SegmentList, age_of
@@ -88,6 +89,7 @@ class Log:
         self._before_rewind: Callable[[int], Awaitable[None]] | None = None
         self.taps: list[LogTap] = []
         self.cleaning: LogCleaning
+        self.times = LogTimes(self._segments, self.guard, lambda: self._log_start_offset)
 
     @classmethod
     async def open(
@@ -381,20 +383,6 @@ class Log:
     def end_offset_for_epoch(self, epoch: int) -> EpochEnd | None:
         """The largest epoch in this log not above `epoch`, and its end; None when none is known (R80)."""
         return self._epochs.end_offset_for(epoch, self._log_end_offset)
-
-    @property
-    def max_timestamp(self) -> int:
-        """The largest timestamp of all records, -1 when none has one."""
-        return max(segment.newest_ms for segment in self._segments)
-
-    def batch_for_timestamp(self, timestamp_ms: int) -> bytes | None:
-        """The first batch with a record at or after `timestamp_ms`, whole; None when there is none. Raises:
-        DiskError."""
-        with self.guard.failing():
-            header = self._segments.find_timestamp(timestamp_ms, self._log_start_offset)
-        if header is None:
-            return None
-        return self.read(max(header.base_offset, self._log_start_offset), 1, header.next_offset)
 
     def scrub(self, offset: int) -> SegmentScrub | None:
         """Reads and checks the first closed, durable segment that ends above `offset`; None when there is

@@ -10,12 +10,14 @@ built again from the headers. Headers that cannot be right are the log's damage:
 from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 
 from holdfast.protocol.record_batch import HEADER_SIZE, BatchHeader, CorruptBatch, parse_header
 from holdfast.runtime.api import Buffer, Disk, File
 from holdfast.storage.core.config import SEGMENT_OFFSETS_MAX, LogConfig
 from holdfast.storage.core.faults import CorruptLog
 from holdfast.storage.core.files import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, offset_path
+from holdfast.storage.core.walked_times import WalkedTimes
 from holdfast.storage.index import DamagedIndex, IndexEntry, SegmentIndex
 
 #: Newest batches whose positions are remembered; dropped in halves.
@@ -35,6 +37,7 @@ class Segment:
         "_recent_offsets",
         "_recent_positions",
         "_unverified_size",
+        "_walked_times",
         "base_offset",
         "first_append_ms",
         "flushed_size",
@@ -77,6 +80,8 @@ class Segment:
         # The newest batches, without gaps up to the end of the file.
         self._recent_offsets = array("Q")
         self._recent_positions = array("Q")
+        #: from the log start on, when that lies within the segment and was asked for
+        self._walked_times: WalkedTimes | None = None
 
     @classmethod
     async def open(
@@ -205,6 +210,7 @@ class Segment:
         self.max_timestamp = entry.max_timestamp_before if entry else -1
         self.newest_ms = self.max_timestamp
         self.last_epoch = -1
+        self._walked_times = None
         del self._recent_offsets[:]
         del self._recent_positions[:]
 
@@ -249,22 +255,60 @@ class Segment:
                 return position
         raise self.broken(f"offset {offset} is not there", start)
 
+    def walk_times(self, from_offset: int, timestamp_ms: int | None, count: int) -> bool:
+        """Walk over the next `count` headers from `from_offset` on, until a batch at or after `timestamp_ms`
+        is among them; None: to the end. What was walked over is remembered for `from_offset`. True when there
+        are more to walk over. Raises: DiskError."""
+        wanted_ms = 0 if timestamp_ms is None else timestamp_ms
+        if from_offset <= self.base_offset or self.newest_ms < wanted_ms:
+            return False
+        times = self._walked_times
+        if times is None or times.from_offset != from_offset:
+            times = self._walked_times = WalkedTimes(from_offset, self._position_behind(from_offset))
+        for _, header in islice(self.headers(times.position, self.size), count):
+            if timestamp_ms is not None and times.newest_ms >= timestamp_ms:
+                return False
+            times.note(header)
+        return times.position < self.size
+
+    def _position_behind(self, offset: int) -> int:
+        """Where the first batch begins that has no record below `offset`."""
+        position = self.position_of(offset)
+        if position == self.size:
+            return position
+        header = self._header_at(position)
+        return position + header.size_bytes if header.base_offset < offset else position
+
+    def newest_from(self, from_offset: int) -> int:
+        """The largest timestamp of the batches that begin at `from_offset` or later and have records, -1 for
+        none. Where that lies within the segment, `walk_times` has come to its end."""
+        if from_offset <= self.base_offset or self.newest_ms < 0:
+            return self.newest_ms
+        times = self._walked_times
+        assert times is not None
+        assert (times.from_offset, times.position) == (from_offset, self.size)
+        return times.newest_ms
+
     def find_timestamp(self, timestamp_ms: int, from_offset: int) -> BatchHeader | None:
-        """The first batch that reaches above `from_offset` and has a record at or after `timestamp_ms`, by
-        the batches' largest timestamps. Raises: DiskError."""
+        """The first batch that begins at `from_offset` or later and has a record at or after `timestamp_ms`,
+        by the batches' largest timestamps. Where `from_offset` lies within the segment, among those that
+        `walk_times` has come over. Raises: DiskError."""
         if self.newest_ms < timestamp_ms:
             return None
-        start = self._start_at(lambda: self.index.floor_of_timestamp(timestamp_ms), with_time=True)
         if from_offset > self.base_offset:
-            start = max(start, self.position_of(from_offset))
-        found = self._first_since(timestamp_ms, start)
-        if found is None and from_offset <= self.base_offset:
+            times = self._walked_times
+            assert times is not None
+            assert times.from_offset == from_offset
+            return self._first_since(timestamp_ms, times.floor(timestamp_ms), times.position)
+        start = self._start_at(lambda: self.index.floor_of_timestamp(timestamp_ms), with_time=True)
+        found = self._first_since(timestamp_ms, start, self.size)
+        if found is None:
             self._index_again()  # an earlier build has counted emptied batches in it
-            found = self._first_since(timestamp_ms, 0)
+            found = self._first_since(timestamp_ms, 0, self.size)
         return found
 
-    def _first_since(self, timestamp_ms: int, start: int) -> BatchHeader | None:
-        for _, header in self.headers(start, self.size):
+    def _first_since(self, timestamp_ms: int, start: int, end: int) -> BatchHeader | None:
+        for _, header in self.headers(start, end):
             if header.max_timestamp >= timestamp_ms and header.record_count:
                 return header
         return None

@@ -58,20 +58,43 @@ class SegmentList:
             return False
         return self.holder_of(offset).header_of(offset).base_offset < log_start_offset
 
+    def split_by(self, offset: int) -> BatchHeader | None:
+        """The batch that begins below an offset and ends above it; None without one. Raises: DiskError."""
+        for segment in self._segments:
+            if segment.base_offset < offset < segment.next_offset:
+                header = segment.header_of(offset)
+                return header if header.base_offset < offset else None
+        return None
+
     def closed_above(self, offset: int) -> Segment | None:
         """The first segment that ends above `offset` and is not the active one."""
         number = max(0, bisect_right(self._bases, offset) - 1)
         return self._segments[number] if number + 1 < len(self._segments) else None
 
-    def find_timestamp(self, timestamp_ms: int, log_start_offset: int) -> BatchHeader | None:
-        """The first batch with a record at or after `timestamp_ms` that reaches above the log start. Raises:
+    def walk_times(self, from_offset: int, timestamp_ms: int | None, count: int) -> bool:
+        """Walk over up to `count` headers of the segment that `from_offset` lies within, as a lookup of
+        `timestamp_ms` needs it, of the newest time with None. True when there are more to walk over. Raises:
         DiskError."""
         for segment in self._segments:
-            if segment.next_offset > log_start_offset:
-                header = segment.find_timestamp(timestamp_ms, log_start_offset)
+            if segment.base_offset < from_offset < segment.next_offset:
+                return segment.walk_times(from_offset, timestamp_ms, count)
+        return False
+
+    def find_timestamp(self, timestamp_ms: int, from_offset: int) -> BatchHeader | None:
+        """The first batch that begins at `from_offset` or later and has a record at or after `timestamp_ms`;
+        `walk_times` has said that it may be looked for. Raises: DiskError."""
+        for segment in self._segments:
+            if segment.next_offset > from_offset:
+                header = segment.find_timestamp(timestamp_ms, from_offset)
                 if header is not None:
                     return header
         return None
+
+    def newest_from(self, from_offset: int) -> int:
+        """The largest timestamp of the batches that begin at `from_offset` or later, -1 for none;
+        `walk_times` has said that it may be asked for."""
+        later = (one.newest_from(from_offset) for one in self._segments if one.next_offset > from_offset)
+        return max(later, default=-1)
 
     def ages(self) -> list[SegmentAge]:
         """What retention needs to know of each segment."""

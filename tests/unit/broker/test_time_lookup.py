@@ -6,7 +6,7 @@ import pytest
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 from holdfast.broker import time_lookup
-from holdfast.broker.time_lookup import find_record
+from holdfast.broker.time_lookup import FoundRecord, find_newest, find_record
 from holdfast.protocol.record_batch import (
     GZIP,
     LZ4,
@@ -54,12 +54,30 @@ async def test_records_below_the_log_start_are_not_found() -> None:
     assert await find_record(log, 1000, world.clock) == (1001, 2)
 
 
-async def test_batches_below_the_log_start_are_passed_over() -> None:
-    log, world = await log_of(*(packed((1000 + n, 1000), NO_COMPRESSION) for n in (7, 1, 3, 2)))
+#: of the records of five batches; the newest two are in the first one, and equal
+DELETABLE = ((1007, 1000, 1007), (1001, 1004), (1003,), (1002, 1004, 1000), (1001,))
+
+
+@pytest.mark.parametrize("start", range(1 + sum(map(len, DELETABLE))))
+async def test_times_are_looked_up_among_the_records_that_are_not_deleted(start: int) -> None:
+    """The log may start within a batch, whose newest record may be deleted."""
+    log, world = await log_of(*(packed(times, GZIP) for times in DELETABLE))
     await log.flush()
-    log.move_start(4)
-    for asked, expected in ((0, (1003, 4)), (1001, (1003, 4)), (1004, None), (1007, None)):
+    log.move_start(start)
+    left = [FoundRecord(time, offset) for offset, time in enumerate(sum(DELETABLE, ())) if offset >= start]
+    for asked in range(999, 1009):
+        expected = next((one for one in left if one.timestamp_ms >= asked), None)
         assert await find_record(log, asked, world.clock) == expected
+    newest = max(left, key=lambda one: one.timestamp_ms, default=None)
+    assert await find_newest(log, world.clock) == newest
+
+
+async def test_records_without_timestamps_have_no_newest_one() -> None:
+    log, world = await log_of(*(packed((-1, -1), NO_COMPRESSION) for _ in range(3)))
+    await log.flush()
+    for start in range(7):
+        log.move_start(start)
+        assert await find_newest(log, world.clock) is None
 
 
 async def test_a_long_batch_is_walked_through_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:

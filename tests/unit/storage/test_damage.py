@@ -217,26 +217,27 @@ async def test_leader_with_an_epoch_from_nowhere_in_its_log_is_refused() -> None
 # --- derived files -------------------------------------------------------------------------------------
 
 
-def lookups(log: Log) -> list[object]:
+async def lookups(log: Log) -> list[object]:
     reads = [log.read(offset, 1, 2 * COUNT) for offset in range(2 * COUNT)]
     pieces = [len(log.read(0, size, 2 * COUNT)) for size in range(1, COUNT * SIZE, 40)]
-    return [*reads, *pieces, *(log.batch_for_timestamp(999 + number) for number in range(COUNT + 2))]
+    times = [await log.times.first_since(999 + number) for number in range(COUNT + 2)]
+    return [*reads, *pieces, *times]
 
 
 @pytest.mark.parametrize("suffix", [".index", ".timeindex"])
 async def test_no_bit_of_an_index_changes_what_is_found(suffix: str) -> None:
     """Met at the start, and while the log is open."""
     disk, content = await closed(WHOLE)
-    expected = lookups(await opened(disk, WHOLE))
+    expected = await lookups(await opened(disk, WHOLE))
     sound = {kind: disk.durable_bytes(path(0, kind)) or b"" for kind in (".index", ".timeindex")}
     assert len(sound[suffix]) > 60
     for bit in range(0, 8 * len(sound[suffix]), 11):  # all of them take seconds
         log = await opened(disk, WHOLE)
         disk.rot(path(0, suffix), flip(bit // 8, bit % 8))
-        assert lookups(log) == expected, f"bit {bit}, while open"
+        assert await lookups(log) == expected, f"bit {bit}, while open"
         disk.process_kill()
         log = await opened(disk, WHOLE)
-        assert lookups(log) == expected, f"bit {bit}, at the start"
+        assert await lookups(log) == expected, f"bit {bit}, at the start"
         disk.process_kill()
         for kind, data in sound.items():
             disk.rot(path(0, kind), be(data))

@@ -216,10 +216,9 @@ async def test_time_is_looked_up_by_the_first_batch_that_is_late_enough() -> Non
         await append(log, 2, timestamp_ms=timestamp_ms, size=60)
     for asked in (0, 1000, 1001, 2999, 3000, 3001, 9000, 9001, 9002):
         expected = next(((time, 2 * n) for n, time in enumerate(times) if time >= asked), None)
-        found = log.batch_for_timestamp(asked)
-        header = None if found is None else check_batch(found)
+        header = await log.times.first_since(asked)
         assert (header and (header.max_timestamp, header.base_offset)) == expected
-    assert log.max_timestamp == 9001
+    assert await log.times.newest_ms() == 9001
 
 
 # --- flush ---------------------------------------------------------------------------------------------

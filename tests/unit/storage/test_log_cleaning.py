@@ -383,9 +383,8 @@ async def test_a_time_is_looked_up_among_the_records_that_are_left() -> None:
     await clean(log)
     for time_ms in (1000, 1003, 1008, 1011, 5000, 9000):
         expected = [one for one in records(log) if one.timestamp_ms >= time_ms]
-        found = log.batch_for_timestamp(time_ms)
-        offsets = [] if found is None else [header.base_offset for header, _ in iter_batches(found)]
-        assert offsets == [one.offset for one in expected[:1]]
+        found = await log.times.first_since(time_ms)
+        assert ([] if found is None else [found.base_offset]) == [one.offset for one in expected[:1]]
 
 
 #: of a record that is left
@@ -410,10 +409,10 @@ async def with_a_removed_newest() -> tuple[MemoryDisk, Log]:
 @pytest.mark.parametrize("clean_stop", [True, False])
 async def test_the_newest_record_is_one_that_is_left(clean_stop: bool) -> None:
     disk, log = await with_a_removed_newest()
-    assert log.max_timestamp == NEWEST_MS
+    assert await log.times.newest_ms() == NEWEST_MS
     await log.close(flush=clean_stop)
     log = await open_log(disk, clean=clean_stop)
-    assert log.max_timestamp == NEWEST_MS
+    assert await log.times.newest_ms() == NEWEST_MS
 
 
 async def test_times_are_found_by_an_index_of_an_earlier_build_which_counts_emptied_batches() -> None:
@@ -426,10 +425,10 @@ async def test_times_are_found_by_an_index_of_an_earlier_build_which_counts_empt
             disk.rot(f"{FOLDER}/{name}", partial(of_all_batches, headers, base))
     log = await open_log(disk, clean=True)
     for time_ms in (9000, NEWEST_MS, 1000, 1004):
-        found = log.batch_for_timestamp(time_ms)
+        found = await log.times.first_since(time_ms)
         first = next((one.offset for one in records(log) if one.timestamp_ms >= time_ms), None)
-        assert (None if found is None else parse_header(found).base_offset) == first
-    assert log.max_timestamp == NEWEST_MS
+        assert (None if found is None else found.base_offset) == first
+    assert await log.times.newest_ms() == NEWEST_MS
 
 
 def of_all_batches(headers: list[BatchHeader], base: int, index: bytes) -> bytes:
