@@ -41,6 +41,10 @@ from holdfast.runtime.stats import MetricFamily, MetricKind, Sample
 
 _log = logging.getLogger("holdfast.kafka")
 
+#: How long a broker that starts may take before a request that no response can refuse ends the connection;
+#: meanwhile it is asked again that often.
+STARTING_PATIENCE_MS, ASKED_AGAIN_MS = 5_000, 50
+
 #: What serves a request of ours: it is given an object with the methods of `rpc.server.Exchange`.
 Handler = Callable[[Any], None]
 
@@ -144,9 +148,22 @@ class KafkaExchange(OfConnection):
             self._done(ErrorCode.NONE)
 
     def fail(self, error_code: ErrorCode, text: str) -> None:
-        """The broker refuses the open question as a whole."""
-        _, refuse_with = self._take()
+        """The broker refuses the open question as a whole.
+
+        One that starts is asked again for a while where only the end of the connection could tell the client:
+        librdkafka gives up what it wants to know at the third end, and a consumer then waits for minutes.
+        """
+        answer_with, refuse_with = self._take()
+        if error_code == ErrorCode.BROKER_NOT_AVAILABLE and self.is_open and self._is_patient():
+            outcome = refuse_with(error_code, text)
+            if isinstance(outcome, HangUp):
+                self._answer_with, self._refuse_with = answer_with, refuse_with
+                self._connection.ask_later(self)
+                return
         self._translated(lambda: refuse_with(error_code, text))
+
+    def _is_patient(self) -> bool:
+        return self._connection.now_ns() - self._started_ns < STARTING_PATIENCE_MS * 1_000_000
 
     def drop(self) -> None:
         """Finish without any answer (acks 0)."""
@@ -370,6 +387,17 @@ class KafkaConnection(ServerConnection):
         except Exception as error:  # noqa: BLE001  not swallowed: it ends the node, with its own traceback
             self.server.stop_node(exchange.api_key.name, error)
             self.abort()
+
+    def ask_later(self, exchange: KafkaExchange) -> None:
+        """Give the open question to the broker once more, in a while."""
+
+        def again() -> None:
+            if exchange.is_open:
+                self.ask(exchange)
+            else:  # the peer has gone meanwhile
+                exchange.drop()
+
+        self._clock.call_later(ASKED_AGAIN_MS, again)
 
     # --- answers, in order --------------------------------------------------------------------------------
 

@@ -14,10 +14,17 @@ from kio.serial import entity_reader, entity_writer
 
 from holdfast.kafka_listener.core.api_table import KafkaApi, request_type, response_type
 from holdfast.kafka_listener.core.schema_writer import write_message
-from holdfast.kafka_listener.server import Handler, KafkaExchange, KafkaServer
+from holdfast.kafka_listener.server import (
+    ASKED_AGAIN_MS,
+    STARTING_PATIENCE_MS,
+    Handler,
+    KafkaExchange,
+    KafkaServer,
+)
 from holdfast.protocol.api_keys import ApiKey
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages import APIS
+from holdfast.protocol.messages.metadata import MetadataResponse
 from holdfast.protocol.messages.producer_ids import InitProducerIdResponse
 from holdfast.rpc.server import ServerLimits
 from holdfast.runtime.api import Connection, NetworkError
@@ -226,6 +233,60 @@ async def test_a_broker_that_refuses_the_whole_request_is_answered_with_rows() -
     entity, _ = entity_reader(response_type(KafkaApi.PRODUCE, 9))(peer.answers[0], 5)
     row = plain(entity)["responses"][0]["partition_responses"][0]
     assert (row["error_code"], row["error_message"]) == (ErrorCode.LEADER_NOT_AVAILABLE, "starting")
+
+
+def all_topics(correlation_id: int) -> bytes:
+    fields = {
+        "topics": None,
+        "include_topic_authorized_operations": False,
+        "allow_auto_topic_creation": False,
+    }
+    return request(KafkaApi.METADATA, 12, correlation_id, fields)
+
+
+async def test_metadata_of_a_broker_that_starts_is_answered_when_it_has_started() -> None:
+    """No answer can say that it starts, and librdkafka does not ask again after the third lost connection."""
+    node = KafkaNode()
+    peer = await node.peer()
+    await peer.send(all_topics(1), init_producer_id(2))
+    question, other = node.parked
+    answer(other)
+    for _ in range(3):
+        node.parked.clear()
+        question.fail(ErrorCode.BROKER_NOT_AVAILABLE, "starting")
+        assert not node.parked
+        await node.world.clock.advance(ASKED_AGAIN_MS)
+        assert node.parked == [question]
+        assert (peer.answered_ids, peer.is_lost) == ([], False)
+    question.respond(MetadataResponse("cluster", 1, 1, (), ()))
+    await settle()
+    assert (peer.answered_ids, peer.is_lost) == ([1, 2], False)
+
+
+async def test_a_broker_that_does_not_start_ends_the_connection_in_the_end() -> None:
+    node = KafkaNode()
+    peer = await node.peer()
+    node.on_request = lambda exchange: exchange.fail(ErrorCode.BROKER_NOT_AVAILABLE, "starting")
+    await peer.send(all_topics(1))
+    asked = 0
+    while not peer.is_lost:
+        asked += 1
+        await node.world.clock.advance(ASKED_AGAIN_MS)
+    assert asked == STARTING_PATIENCE_MS // ASKED_AGAIN_MS
+    assert node.server.in_flight_count == 0
+
+
+async def test_a_broker_that_starts_is_not_asked_for_a_peer_that_has_gone() -> None:
+    node = KafkaNode()
+    peer = await node.peer()
+    await peer.send(all_topics(1))
+    assert peer.connection is not None
+    node.parked[0].fail(ErrorCode.BROKER_NOT_AVAILABLE, "starting")
+    peer.connection.close()
+    await settle()
+    await node.world.clock.advance(ASKED_AGAIN_MS)
+    assert len(node.parked) == 1
+    assert node.server.in_flight_count == 0
 
 
 async def test_an_answer_to_a_peer_that_has_gone_goes_nowhere() -> None:
