@@ -12,6 +12,7 @@ from holdfast.kafka_listener.core.envelope import Request
 from holdfast.kafka_listener.core.error_codes import admin_code, kafka_code
 from holdfast.kafka_listener.core.schema_writer import Fields
 from holdfast.kafka_listener.core.translation import Ask, ClusterView, Outcome
+from holdfast.metadata.offsets_topic import offsets_topic_problem
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.configs import (
     AlterableConfig,
@@ -123,7 +124,7 @@ def alter_configs(request: Request, cluster: ClusterView) -> Outcome:
         is_alone = kind in _ALTERED and times[kind, name] == 1
         present = cluster.image.configs.get((kind, name), ()) if is_alone else ()
         given = {one.name for one in resource.configs}
-        others = [key for key in sorted(present) if key not in given]
+        others = [key for key in sorted(present) if key not in given and _may_be_removed(kind, name, key)]
         removals += len(others)
         if not is_alone:
             text = _NOT_HERE if kind not in _ALTERED else "it is named twice in this request"
@@ -136,6 +137,11 @@ def alter_configs(request: Request, cluster: ClusterView) -> Outcome:
             changes += [AlterableConfig(key, ConfigOperation.DELETE, None) for key in others]
             resources.append(AlterConfigsResource(kind, name, tuple(changes)))
     return _asked_to_alter(message.validate_only, resources, done)
+
+
+def _may_be_removed(kind: int, name: str, key: str) -> bool:
+    """What an internal topic always has is none of the values that a client sets."""
+    return kind != ResourceType.TOPIC or offsets_topic_problem(name, key, None) is None
 
 
 def incremental_alter_configs(request: Request, cluster: ClusterView) -> Outcome:

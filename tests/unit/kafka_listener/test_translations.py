@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from immutables import Map
 from kio.serial import entity_reader
 
 from holdfast.kafka_listener.core.api_table import KafkaApi, request_type, response_type
@@ -13,6 +14,7 @@ from holdfast.kafka_listener.core.schema_reader import Cursor, read_message
 from holdfast.kafka_listener.core.schema_writer import write_message
 from holdfast.kafka_listener.core.translation import Ask, HangUp
 from holdfast.kafka_listener.core.translations import TRANSLATIONS
+from holdfast.metadata.offsets_topic import OFFSETS_TOPIC_CONFIGS
 from holdfast.metadata.questions import Asked, answer_question
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages import API_OF_REQUEST
@@ -79,6 +81,7 @@ from holdfast.protocol.messages.topics import (
     DeleteTopicsResponse,
 )
 from holdfast.protocol.record_batch import Record, encode_batch
+from holdfast.protocol.topic_names import OFFSETS_TOPIC
 from tests.unit.kafka_listener.cluster_view import STATIC, VIEW
 from tests.unit.kafka_listener.samples import SERVED, kafka_sample, plain, served_id
 from tests.unit.metadata.test_delta import T, U
@@ -694,6 +697,19 @@ def test_the_values_of_a_topic_are_replaced_as_a_whole() -> None:
         ]
         response: Any = ask.refused(ErrorCode.INVALID_CONFIG, "why")
         assert [row["resource_name"] for row in response["responses"]] == ["t", "u", ""]
+
+
+def test_what_the_topic_of_the_offsets_always_has_is_not_removed() -> None:
+    """Kafka's old tools name the values that they know of; the controller would refuse the whole change."""
+    values = Map({**OFFSETS_TOPIC_CONFIGS, "segment.bytes": "1000"})
+    configs = VIEW.image.configs.set((2, OFFSETS_TOPIC), values)
+    view = replace(VIEW, image=replace(VIEW.image, configs=configs))
+    rows = [{"resource_type": 2, "resource_name": OFFSETS_TOPIC, "configs": []}]
+    request = request_of(KafkaApi.ALTER_CONFIGS, 2, {"resources": rows, "validate_only": False})
+    ask: Any = TRANSLATIONS[KafkaApi.ALTER_CONFIGS](request, view)
+    (resource,) = ask.message.resources
+    removed = [(one.name, one.config_operation) for one in resource.configs]
+    assert removed == [(key, ConfigOperation.DELETE) for key in ("max.message.bytes", "segment.bytes")]
 
 
 @pytest.mark.parametrize("version", [0, 2])
