@@ -17,7 +17,8 @@ from holdfast.cli.options import INT32_MAX, SERVERS_VARIABLE, checked_servers, w
 from holdfast.cli.progress import Progress
 
 if TYPE_CHECKING:
-    from holdfast.durability.follow import FollowOptions, Step
+    from holdfast.durability.follow import FollowOptions
+    from holdfast.durability.micro_batches import Step
     from holdfast.durability.verdict import Verdict
 
 #: A follower that gets one of them ends with its verdict.

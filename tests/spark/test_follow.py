@@ -10,21 +10,14 @@ import pytest
 
 from holdfast.client.core.history import RowWriter, make_value, value_crc32c
 from holdfast.client.core.outcomes import DeliveryOutcome
-from holdfast.durability.follow import (
-    _LINE_COLUMNS,
-    _LINES_SCHEMA,
-    FollowOptions,
-    FollowState,
-    Step,
-    follow,
-    verdict_of,
-)
+from holdfast.durability.follow import FollowOptions, follow, verdict_of
+from holdfast.durability.micro_batches import LINE_COLUMNS, LINES_SCHEMA, FollowState, Step
 from holdfast.protocol.record_batch import Record, encode_batch
 from tests.spark.planted_log import PlantedLogs
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark session"), pytest.mark.timeout(900)]
 
-SCHEMA = f"origin int, state string, {_LINES_SCHEMA}"
+SCHEMA = f"origin int, state string, {LINES_SCHEMA}"
 OK, WEAK, UNKNOWN, REFUSED = 1, 2, 3, 4
 
 
@@ -112,7 +105,7 @@ FAST = ("it was read, and the log was truncated", "never sent")
 
 
 def frame_of(spark: Any, events: tuple[Event, ...]) -> Any:
-    names = ("origin", "state", *_LINE_COLUMNS)
+    names = ("origin", "state", *LINE_COLUMNS)
     usual = {"run": "r", "producer": "p", "topic": "t"}
     rows = [tuple((usual | event.fields).get(name) for name in names) for event in events]
     return spark.createDataFrame(rows, SCHEMA)

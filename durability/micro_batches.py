@@ -1,0 +1,322 @@
+"""What one micro-batch of `holdfast validate --follow` judges, and what it leaves open for those after it.
+
+All of it is in the state folder under the number of the micro-batch: one that Spark repeats after a restart
+writes the same again, and nothing is counted twice. Knows nothing of where rows come from.
+"""
+
+import json
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import functions as F
+
+from holdfast.durability.ledger import SENDS_SQL
+from holdfast.durability.ledger_lines import PROBLEM
+from holdfast.durability.rules import PAIRS_SQL
+from holdfast.durability.session import local_path, local_source
+from holdfast.durability.verdict import SAMPLES_MAX
+
+#: Classes that a micro-batch can be sure of.
+EARLY_RULES = (
+    *("lost", "moved", "duplicated", "unexpected", "misplaced", "corrupt"),
+    *("key_changed", "headers_changed", "timestamp_changed"),
+)
+#: Columns of what is read: lines of ledgers (`origin` 0), and records (1).
+LINE_COLUMNS = (
+    *("kind", "run", "producer", "pseq", "topic", "partition", "value_crc32c", "acks", "outcome"),
+    *("offset", "leader_epoch", "t0", "t1", "timestamp_ms", "key_crc32c", "headers_crc32c"),
+)
+LOG_COLUMNS = (
+    *("topic", "partition", "offset", "state", "producer", "pseq", "value_crc32c"),
+    *("timestamp_ms", "key_crc32c", "headers_crc32c"),
+)
+LINES_SCHEMA = (
+    "kind int, run string, producer string, pseq long, topic string, partition int, value_crc32c long, "
+    "acks int, outcome int, offset long, leader_epoch int, t0 long, t1 long, timestamp_ms long, "
+    "key_crc32c long, headers_crc32c long"
+)
+_LOG_SCHEMA = (
+    "topic string, partition int, offset long, state string, producer string, pseq long, "
+    "value_crc32c long, timestamp_ms long, key_crc32c long, headers_crc32c long"
+)
+_PLACED_SCHEMA = "topic string, partition int, offset long, producer string, pseq long, acked boolean"
+_FOUND_SCHEMA = (
+    "class string, topic string, partition int, offset long, run string, producer string, pseq long, "
+    "detail string"
+)
+_POSITIONS_SCHEMA = "topic string, partition int, next_offset long"
+
+#: How far each log was read, and from where on the micro-batch has read it again: it was truncated there.
+_POSITIONS_SQL = """
+SELECT topic, partition, coalesce(f.next_offset, p.next_offset) AS next_offset,
+       CASE WHEN f.first_offset < p.next_offset THEN f.first_offset END AS cut_at
+FROM positions_before p
+FULL OUTER JOIN (SELECT topic, partition, max(offset) + 1 AS next_offset, min(offset) AS first_offset
+                 FROM fresh_log GROUP BY topic, partition) f USING (topic, partition)
+"""
+#: What is open of the log, without what was truncated since.
+_LOG_SQL = f"""
+SELECT {", ".join(LOG_COLUMNS)} FROM fresh_log
+UNION ALL
+SELECT {", ".join(f"o.{name}" for name in LOG_COLUMNS)} FROM open_log_before o
+LEFT JOIN positions c ON c.topic = o.topic AND c.partition = o.partition
+WHERE c.cut_at IS NULL OR o.offset < c.cut_at
+"""
+#: Places in which sends were found by an earlier micro-batch, and that a truncation has taken since.
+_STALE_SQL = """
+SELECT p.*, c.cut_at FROM placed_before p
+JOIN positions c ON p.topic = c.topic AND p.partition = c.partition
+LEFT ANTI JOIN fresh_log f ON f.topic = p.topic AND f.partition = p.partition AND f.offset = p.offset
+                          AND f.producer = p.producer AND f.pseq = p.pseq
+WHERE p.offset >= c.cut_at
+"""
+#: Records that no open send has, each with the place in which the same send was found before.
+_UNPAIRED_SQL = """
+SELECT u.log_topic AS topic, u.log_partition AS partition, u.log_offset AS offset, u.producer, u.pseq,
+       u.state, p.partition AS placed_partition, p.offset AS placed_offset
+FROM (SELECT * FROM pairs WHERE NOT known AND state = 'good') u
+LEFT JOIN (SELECT * FROM placed_before
+           LEFT ANTI JOIN stale USING (topic, partition, offset, producer, pseq)) p
+  ON p.topic = u.log_topic AND p.producer = u.producer AND p.pseq = u.pseq
+"""
+#: What is surely wrong by now; each row once, for `found_before` is left out.
+_CANDIDATES_SQL = """
+SELECT 'corrupt' AS class, log_topic AS topic, log_partition AS partition, log_offset AS offset, run,
+       producer, pseq, 'checksum does not hold, or is not the ledger''s' AS detail
+FROM pairs WHERE state = 'damaged' OR differs
+UNION ALL
+SELECT kind, log_topic, log_partition, log_offset, run, producer, pseq, 'is not what the ledger says'
+FROM pairs LATERAL VIEW explode(array(
+    CASE WHEN key_differ THEN 'key_changed' END, CASE WHEN headers_differ THEN 'headers_changed' END,
+    CASE WHEN timestamp_differs THEN 'timestamp_changed' END)) AS kind
+WHERE kind IS NOT NULL
+UNION ALL
+SELECT 'unexpected', log_topic, log_partition, log_offset, run, producer, pseq,
+       CASE WHEN state = 'foreign' THEN 'not the value of a ledger' ELSE 'was refused before the append' END
+FROM pairs WHERE state = 'foreign' OR (refused AND log_topic IS NOT NULL)
+UNION ALL
+SELECT 'unexpected', topic, partition, offset, NULL, producer, pseq, 'never sent'
+FROM unpaired LEFT SEMI JOIN open_log_before USING (topic, partition, offset, producer, pseq)
+WHERE placed_offset IS NULL
+UNION ALL
+SELECT CASE WHEN partition = placed_partition THEN 'duplicated' ELSE 'misplaced' END,
+       topic, partition, offset, NULL, producer, pseq,
+       concat('also at ', topic, '-', placed_partition, ' offset ', placed_offset)
+FROM unpaired WHERE placed_offset IS NOT NULL AND (partition, offset) <> (placed_partition, placed_offset)
+UNION ALL
+SELECT 'misplaced', log_topic, log_partition, log_offset, run, producer, pseq,
+       concat('was sent to ', topic, '-', partition)
+FROM pairs WHERE known AND NOT refused AND log_partition <> partition
+UNION ALL
+SELECT 'duplicated', topic, log_partition, log_offset, run, producer, pseq,
+       concat('also at offset ', first_offset)
+FROM (SELECT *, row_number() OVER copies AS nth, first_value(log_offset) OVER copies AS first_offset
+      FROM pairs WHERE (acked OR weakly_acked OR unknown) AND log_partition = partition
+      WINDOW copies AS (PARTITION BY topic, partition, producer, pseq
+                        ORDER BY log_offset <=> offset DESC, log_offset))
+WHERE nth > 1
+UNION ALL
+SELECT CASE WHEN places = 0 THEN 'lost' ELSE 'moved' END, a.topic, a.partition, a.offset, run, producer,
+       pseq,
+       CASE WHEN places = 0 THEN concat('the log was read up to offset ', next_offset, ' without it')
+            ELSE concat('found at offset ', lowest) END
+FROM (SELECT topic, partition, offset, run, producer, pseq,
+             count_if(log_partition = partition) AS places,
+             coalesce(bool_or(log_partition = partition AND log_offset = offset), false) AS is_there,
+             min(CASE WHEN log_partition = partition THEN log_offset END) AS lowest
+      FROM pairs WHERE acked GROUP BY topic, partition, offset, run, producer, pseq) a
+JOIN positions c ON c.topic = a.topic AND c.partition = a.partition
+LEFT ANTI JOIN unreadable u ON u.topic = a.topic AND u.partition = a.partition AND u.offset = a.offset
+WHERE NOT is_there AND a.offset < c.next_offset
+UNION ALL
+SELECT 'lost', topic, partition, offset, NULL, producer, pseq,
+       concat('it was read there; the log was truncated at offset ', cut_at)
+FROM stale WHERE acked
+"""
+#: Places of damaged records: which record was there is not known.
+_UNREADABLE_SQL = """
+SELECT log_topic AS topic, log_partition AS partition, log_offset AS offset FROM pairs WHERE state = 'damaged'
+UNION ALL
+SELECT topic, partition, offset FROM found_before WHERE class = 'corrupt'
+"""
+#: Sends that wait for an answer or for their record. A send that was refused or found is settled.
+_OPEN_SENDS_SQL = """
+SELECT CASE WHEN answers > 0 THEN 3 ELSE 1 END AS kind, run, producer, pseq, topic, partition, value_crc32c,
+       acks, outcome, offset, leader_epoch, t0, t1, timestamp_ms, key_crc32c, headers_crc32c
+FROM sends LEFT ANTI JOIN settled USING (topic, producer, pseq)
+WHERE NOT refused
+"""
+_SETTLED_SQL = """
+SELECT topic, partition, log_offset AS offset, producer, pseq, acked, acked AND perfect AS ok
+FROM pairs
+WHERE log_partition = partition
+  AND ((acked OR weakly_acked) AND log_offset = offset OR weakly_acked AND offset IS NULL OR unknown)
+"""
+#: Records whose send is not settled: its line may come with the next micro-batch, or its answer.
+_OPEN_LOG_SQL = f"""
+SELECT {", ".join(LOG_COLUMNS)} FROM log
+LEFT ANTI JOIN settled USING (topic, producer, pseq)
+LEFT ANTI JOIN (SELECT * FROM unpaired WHERE placed_offset IS NOT NULL) USING (topic, producer, pseq)
+LEFT ANTI JOIN (SELECT * FROM candidates WHERE detail = 'never sent')
+  USING (topic, partition, offset, producer, pseq)
+WHERE state = 'good'
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What one micro-batch has found."""
+
+    batch: int
+    counts: Mapping[str, int]
+    #: class -> at most SAMPLES_MAX rows
+    samples: Mapping[str, Sequence[Mapping[str, Any]]]
+    #: sent, acked, ok and served: how many of each were new
+    facts: Mapping[str, int]
+    #: lines that are none of a ledger
+    doubts: tuple[str, ...] = ()
+
+    def as_json(self) -> str:
+        """For the state folder."""
+        return json.dumps(
+            {
+                "batch": self.batch,
+                "counts": dict(self.counts),
+                "samples": dict(self.samples),
+                "facts": dict(self.facts),
+                "doubts": list(self.doubts),
+            }
+        )
+
+
+@dataclass
+class FollowState:
+    """What micro-batches leave to those after them, in folders with their numbers."""
+
+    folder: Path
+    _steps: dict[int, Step] = field(default_factory=dict)
+    #: micro-batches that this process has finished
+    finished: int = 0
+
+    def steps(self) -> list[Step]:
+        """All that were finished, those of earlier runs too, in order."""
+        for path in (self.folder / "steps").glob("*.json"):
+            if int(path.stem) not in self._steps:
+                self._steps[int(path.stem)] = Step(**json.loads(path.read_text(encoding="utf-8")))
+        return [self._steps[batch] for batch in sorted(self._steps)]
+
+    def take(self, frame: Any, batch: int) -> Step:
+        """Judge what is new together with what is open, and keep what is open then."""
+        spark = frame.sparkSession
+        step = self._judged(spark, frame.localCheckpoint(), batch)
+        folder = self.folder / "steps"
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / f"{batch}.json"
+        path.with_suffix(".tmp").write_text(step.as_json(), encoding="utf-8")
+        path.with_suffix(".tmp").replace(path)
+        self._steps[batch] = step
+        self.finished += 1
+        for name in ("open_sends", "open_log", "positions"):
+            self._forget(name, batch - 1)
+        return step
+
+    def _judged(self, spark: Any, fresh: Any, batch: int) -> Step:
+        lines = fresh.where("origin = 0").select(*LINE_COLUMNS)
+        fresh.where("origin = 1").select(*LOG_COLUMNS).createOrReplaceTempView("fresh_log")
+        for name, schema in (
+            ("open_sends", LINES_SCHEMA), ("open_log", _LOG_SCHEMA), ("positions", _POSITIONS_SCHEMA),
+        ):  # fmt: skip
+            self._read(spark, name, schema, [batch - 1]).createOrReplaceTempView(f"{name}_before")
+        lines.unionByName(spark.table("open_sends_before")).createOrReplaceTempView("ledger_lines")
+        _view(spark, "sends", f"SELECT * FROM ({SENDS_SQL}) WHERE pseq >= 0")
+        _view(spark, "positions", _POSITIONS_SQL)
+        _view(spark, "log", _LOG_SQL)
+        _view(spark, "pairs", _WITH_UNKNOWN_SQL)
+        self._look_back(spark, batch)
+        for name, sql in (
+            ("stale", _STALE_SQL), ("unpaired", _UNPAIRED_SQL), ("unreadable", _UNREADABLE_SQL),
+            ("candidates", _NEW_SQL), ("settled", _SETTLED_SQL),
+        ):  # fmt: skip
+            _view(spark, name, sql)
+        facts = _facts(fresh, spark.table("settled"))
+        counts, samples = _findings(spark.table("candidates"))
+        if counts:
+            self._write(spark.table("candidates"), "found", batch)
+        self._write(spark.table("stale").drop("cut_at"), "stale", batch)
+        self._write(spark.table("settled").drop("ok"), "placed", batch)
+        self._write(spark.table("positions").drop("cut_at"), "positions", batch)
+        self._write(spark.sql(_OPEN_SENDS_SQL), "open_sends", batch)
+        self._write(spark.sql(_OPEN_LOG_SQL), "open_log", batch)
+        problems = lines.where(F.col("kind") == PROBLEM).select("run").limit(3).collect()
+        return Step(batch, counts, samples, facts, tuple(f"ledger: {row.run}" for row in problems))
+
+    def _look_back(self, spark: Any, batch: int) -> None:
+        """Views of what earlier micro-batches have settled; empty where nothing new is about it."""
+        self._read(spark, "found", _FOUND_SCHEMA, range(batch)).createOrReplaceTempView("found_before")
+        is_cut = spark.table("positions").where("cut_at IS NOT NULL").count() > 0
+        is_needed = is_cut or spark.table("pairs").where("NOT known AND state = 'good'").count() > 0
+        earlier = range(batch) if is_needed else ()
+        placed = self._read(spark, "placed", _PLACED_SCHEMA, earlier)
+        stale = self._read(spark, "stale", _PLACED_SCHEMA, earlier)
+        names = ["topic", "partition", "offset", "producer", "pseq"]
+        placed.join(stale, names, "left_anti").createOrReplaceTempView("placed_before")
+
+    def _read(self, spark: Any, name: str, schema: str, batches: Any) -> Any:
+        there = [path for number in batches if (path := self.folder / name / str(number)).is_dir()]
+        if not there:
+            return spark.createDataFrame([], schema)
+        return spark.read.schema(schema).parquet(*(local_source(path) for path in there))
+
+    def _write(self, frame: Any, name: str, batch: int) -> None:
+        frame.coalesce(1).write.mode("overwrite").parquet(local_path(self.folder / name / str(batch)))
+
+    def _forget(self, name: str, before: int) -> None:
+        """Of batches that Spark cannot repeat any more."""
+        for path in (self.folder / name).iterdir():
+            if path.name.isdecimal() and int(path.name) < before:
+                shutil.rmtree(path, ignore_errors=True)
+
+
+_NEW_SQL = f"""
+SELECT DISTINCT c.* FROM ({_CANDIDATES_SQL}) c
+LEFT ANTI JOIN found_before f
+  ON f.class = c.class AND f.topic = c.topic AND f.partition = c.partition AND f.offset = c.offset
+     AND f.producer <=> c.producer AND f.pseq <=> c.pseq
+"""
+#: The pairs of the judge, with what a send's answer was.
+_WITH_UNKNOWN_SQL = f"""
+SELECT p.*, coalesce(s.outcome = 3, false) AS unknown
+FROM ({PAIRS_SQL}) p
+LEFT JOIN (SELECT topic AS t, producer AS p, pseq AS n, outcome FROM sends) s
+  ON s.t = p.topic AND s.p = p.producer AND s.n = p.pseq
+"""
+
+
+def _view(spark: Any, name: str, sql: str) -> None:
+    """Compute a view once. What is built on it begins at its rows, not at its plan, which would be analysed
+    once for each use."""
+    spark.sql(sql).localCheckpoint().createOrReplaceTempView(name)
+
+
+def _facts(fresh: Any, settled: Any) -> dict[str, int]:
+    row = fresh.agg(
+        F.expr("count_if(origin = 0 AND kind IN (1, 3)) AS sent"),
+        F.expr("count_if(origin = 0 AND kind IN (2, 3) AND outcome = 1) AS acked"),
+        F.expr("count_if(origin = 1) AS served"),
+    ).first()
+    return {**row.asDict(), "ok": settled.where("ok").count()}
+
+
+def _findings(candidates: Any) -> tuple[dict[str, int], dict[str, list[dict[str, Any]]]]:
+    counts = {row["class"]: row["count"] for row in candidates.groupBy("class").count().collect()}
+    samples: dict[str, list[dict[str, Any]]] = {}
+    for name in counts:
+        rows = candidates.where(F.col("class") == name).orderBy("topic", "partition", "offset")
+        samples[name] = [
+            {key: value for key, value in row.asDict().items() if key != "class"}
+            for row in rows.limit(SAMPLES_MAX).collect()
+        ]
+    return counts, samples
