@@ -2,13 +2,14 @@
 sync. One question, asked after the ledger was read."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Collection, Coroutine, Iterable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from holdfast.client.admin import Admin
 from holdfast.client.admin_configs import Resource
 from holdfast.client.core.errors import ClientError
+from holdfast.durability.read_options import EARLIEST
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.id_text import encode_id
 from holdfast.runtime.real.machine import new_event_loop, real_runtime
@@ -35,6 +36,15 @@ class TopicLook:
     partitions: dict[int, PartitionLook]
 
 
+@dataclass(frozen=True, slots=True)
+class TopicNow:
+    """What a topic is at this moment."""
+
+    #: as Kafka writes it
+    topic_id: str
+    is_compacted: bool
+
+
 def look(bootstrap_servers: str, topics: Iterable[str], timeout_ms: int) -> dict[str, TopicLook]:
     """Topic -> what is known of it. Raises: ClientError (also for a topic that there is not)."""
     return _asked(bootstrap_servers, lambda admin: _look(admin, sorted(set(topics)), timeout_ms))
@@ -44,12 +54,29 @@ def why_not_judged(bootstrap_servers: str, topics: Iterable[str], timeout_ms: in
     """Why no verdict can be given on these topics: some are compacted; None when none is. Raises:
     ClientError."""
     compacted = _asked(bootstrap_servers, lambda admin: _compacted(admin, sorted(set(topics)), timeout_ms))
-    if not compacted:
-        return None
+    return why_compacted(compacted) if compacted else None
+
+
+def why_compacted(topics: Iterable[str]) -> str:
+    """Why nothing is said of these topics."""
     return (
-        f"{', '.join(compacted)}: cleanup.policy has compact, so records are removed on purpose; "
+        f"{', '.join(topics)}: cleanup.policy has compact, so records are removed on purpose; "
         "sends to a compacted topic are not judged"
     )
+
+
+def look_now(bootstrap_servers: str, topics: Iterable[str], timeout_ms: int) -> dict[str, TopicNow]:
+    """Topic -> what it is, of those among these that there are. Raises: ClientError."""
+    return _asked(bootstrap_servers, lambda admin: _look_now(admin, sorted(set(topics)), timeout_ms))
+
+
+def log_starts(
+    bootstrap_servers: str, places: Collection[tuple[str, int]], timeout_ms: int
+) -> dict[tuple[str, int], int]:
+    """(topic, partition) -> first offset that is kept. Raises: ClientError."""
+    asked = dict.fromkeys(places, EARLIEST)
+    found = _asked(bootstrap_servers, lambda admin: admin.list_offsets(asked, timeout_ms=timeout_ms))
+    return {(place.topic, place.partition): row.offset for place, row in found.items()}
 
 
 def _asked(servers: str, ask: Callable[[Admin], Coroutine[Any, Any, T]]) -> T:
@@ -77,6 +104,18 @@ async def _compacted(admin: Admin, topics: list[str], timeout_ms: int) -> list[s
         for resource in resources
         if isinstance(rows := found[resource], list) and any("compact" in (row.value or "") for row in rows)
     ]
+
+
+async def _look_now(admin: Admin, topics: list[str], timeout_ms: int) -> dict[str, TopicNow]:
+    ids = {}
+    for topic in await admin.describe_topics(topics, timeout_ms=timeout_ms) if topics else ():
+        if topic.error_code == ErrorCode.NONE:
+            ids[topic.name] = encode_id(topic.topic_id)
+        elif topic.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            code = ErrorCode(topic.error_code)
+            raise ClientError(f"topic {topic.name}: {code.name}", code)
+    compacted = await _compacted(admin, list(ids), timeout_ms) if ids else []
+    return {name: TopicNow(topic_id, name in compacted) for name, topic_id in ids.items()}
 
 
 async def _look(admin: Admin, topics: list[str], timeout_ms: int) -> dict[str, TopicLook]:

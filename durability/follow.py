@@ -13,14 +13,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as F
 
 from holdfast.client.core.errors import ClientError
-from holdfast.durability.cluster_look import why_not_judged
+from holdfast.durability.followed_topics import FollowedTopics
 from holdfast.durability.java import NoJava
 from holdfast.durability.ledger import topics_named
 from holdfast.durability.ledger_files import UnreadableLedger, ledger_files
-from holdfast.durability.micro_batches import EARLY_RULES, LINE_COLUMNS, LOG_COLUMNS, FollowState, Step
+from holdfast.durability.micro_batches import (
+    EARLY_RULES,
+    EXPIRED,
+    LINE_COLUMNS,
+    LOG_COLUMNS,
+    FollowState,
+    Step,
+)
 from holdfast.durability.session import local_path, start_session, stop_session
 from holdfast.durability.spark_errors import SPARK_ERRORS, reason_of
 from holdfast.durability.verdict import SAMPLES_MAX, Verdict, inconclusive
@@ -30,6 +38,12 @@ TRIGGER = "1 second"
 _POLL_S = 0.2
 #: So long the micro-batch under way may take once the end has come.
 _LAST_STEP_S = 60.0
+#: The cluster is asked so often whether its topics are what they were.
+_LOOK_S = 10.0
+_LOOK_TIMEOUT_MS = 2_000
+#: A stream that has failed so often, and for longer than a read may be without progress, is given up.
+_ATTEMPTS = 3
+_PAUSE_S = 1.0
 
 _READ_SCHEMA = (
     "topic string, partition int, offset long, state string, producer string, pseq long, "
@@ -73,7 +87,7 @@ def run(
         return inconclusive(f"Spark does not start on {options.master}: {reason_of(error)}")
     try:
         on_phase("Following: waiting for the first line of a ledger")
-        return follow(spark, options, on_step, is_over)
+        return follow(spark, options, on_step, is_over, on_phase)
     finally:
         stop_session(spark)
 
@@ -83,6 +97,7 @@ def follow(
     options: FollowOptions,
     on_step: Callable[[Step, Verdict], None] = lambda step, verdict: None,
     is_over: Callable[[], bool] = lambda: False,
+    on_phase: Callable[[str], None] = lambda text: None,
 ) -> Verdict:
     """Follow in a session that stands already."""
     deadline = None if options.seconds is None else time.monotonic() + options.seconds
@@ -90,44 +105,101 @@ def follow(
     def is_time() -> bool:
         return is_over() or (deadline is not None and time.monotonic() >= deadline)
 
-    topics = _wait_for_topics(options.ledger, is_time)
-    if not topics:
-        return inconclusive(f"ledger: {options.ledger} names no topic")
-    with suppress(ClientError):  # the stream waits for the cluster, and says what it meets
-        why_not = why_not_judged(options.bootstrap_servers, topics, options.timeout_ms)
-        if why_not is not None:
-            return inconclusive(why_not)
-    state = FollowState(Path(options.state))
+    topics = FollowedTopics(Path(options.state), options.bootstrap_servers, options.timeout_ms)
+    state = FollowState(Path(options.state), topics)
 
-    def step(frame: Any, batch: int) -> None:
-        found = state.take(frame, batch)
-        on_step(found, verdict_of(state.steps(), topics, options.acked_min))
+    def verdict(*doubts: str) -> Verdict:
+        return verdict_of(state.steps(), topics.named, options.acked_min, (*topics.doubts, *doubts))
 
-    read = _lines(spark, options).unionByName(_records(spark, options, topics), allowMissingColumns=True)
-    query = (
-        read.writeStream.foreachBatch(step)
-        .option("checkpointLocation", local_path(Path(options.state) / "checkpoint"))
-        .trigger(processingTime=TRIGGER)
-        .start()
-    )
+    stream = _Stream(spark, options, state, topics, lambda step: on_step(step, verdict()))
     problem = None
+    patience = _Patience(options.timeout_ms)
     try:
-        while query.isActive and not is_time():
-            query.awaitTermination(_POLL_S)
-        if query.isActive:
-            _finish_step(query, state)
-            query.stop()
-        elif query.exception() is not None:
-            problem = reason_of(query.exception())
+        while not is_time():
+            problem = _wait_for_topics(options, topics, is_time)
+            if problem is not None or not topics.read or is_time():
+                break
+            problem = stream.run(is_time)
+            if problem is None or state.finished > patience.finished:
+                patience = _Patience(options.timeout_ms, state.finished)
+            if problem is not None and patience.ends():
+                break
+            if problem is not None:
+                on_phase(f"Following: {problem}; it is tried again")
+                problem = None
+                stream.wait(is_time)
+        with suppress(ClientError):
+            topics.look(_LOOK_TIMEOUT_MS)
     except SPARK_ERRORS as error:
-        problem = reason_of(error)
-    verdict = verdict_of(state.steps(), topics, options.acked_min)
+        problem = f"reading failed: {reason_of(error)}"
     if problem is None:
-        return verdict
-    reason = f"reading failed: {problem}"
-    if verdict.inconclusive:
-        return inconclusive(reason)
-    return Verdict(verdict.counts, verdict.samples, verdict.facts, doubts=(*verdict.doubts, reason))
+        return verdict() if topics.named else inconclusive(f"ledger: {options.ledger} names no topic")
+    return verdict(problem) if state.steps() else inconclusive(problem)
+
+
+class _Patience:
+    """How often and how long a stream is begun again that fails before it has finished a micro-batch."""
+
+    def __init__(self, timeout_ms: int, finished: int = 0) -> None:
+        self.finished = finished
+        self._left = _ATTEMPTS
+        self._until = time.monotonic() + timeout_ms / 1000
+
+    def ends(self) -> bool:
+        """After another failure."""
+        self._left -= 1
+        return self._left <= 0 and time.monotonic() >= self._until
+
+
+@dataclass
+class _Stream:
+    """The query over ledgers and logs, begun again when there are more topics."""
+
+    spark: Any
+    options: FollowOptions
+    state: FollowState
+    topics: FollowedTopics
+    on_step: Callable[[Step], None]
+
+    def run(self, is_time: Callable[[], bool]) -> str | None:
+        """Until it is time, or there are more topics to read; why it has failed, if it has."""
+        read = self.topics.subscribed = self.topics.read
+        query = self._begin(read)
+        looked = time.monotonic()
+        try:
+            while query.isActive and not is_time() and set(self.topics.read) <= set(read):
+                query.awaitTermination(_POLL_S)
+                if time.monotonic() - looked >= (_POLL_S if self.topics.are_awaited else _LOOK_S):
+                    with suppress(ClientError):
+                        self.topics.look(_LOOK_TIMEOUT_MS)
+                    looked = time.monotonic()
+            _finish_step(query, self.state)
+        except StreamingQueryException as error:
+            return f"reading failed: {reason_of(error)}"
+        query.stop()
+        return None
+
+    def wait(self, is_time: Callable[[], bool]) -> None:
+        """Before it is begun again. What there is now may be less than there was."""
+        until = time.monotonic() + _PAUSE_S
+        while not is_time() and time.monotonic() < until:
+            time.sleep(_POLL_S)
+        with suppress(ClientError):
+            self.topics.look(_LOOK_TIMEOUT_MS)
+
+    def _begin(self, topics: Sequence[str]) -> Any:
+        read = _lines(self.spark, self.options).unionByName(
+            _records(self.spark, self.options, topics), allowMissingColumns=True
+        )
+        return (
+            read.writeStream.foreachBatch(self._step)
+            .option("checkpointLocation", local_path(Path(self.options.state) / "checkpoint"))
+            .trigger(processingTime=TRIGGER)
+            .start()
+        )
+
+    def _step(self, frame: Any, batch: int) -> None:
+        self.on_step(self.state.take(frame, batch))
 
 
 def _finish_step(query: Any, state: "FollowState") -> None:
@@ -140,12 +212,15 @@ def _finish_step(query: Any, state: "FollowState") -> None:
         query.awaitTermination(_POLL_S)
 
 
-def verdict_of(steps: Sequence[Step], topics: Sequence[str], acked_min: int) -> Verdict:
-    """All micro-batches together. Good says that none of the early rules was broken so far."""
+def verdict_of(
+    steps: Sequence[Step], topics: Sequence[str], acked_min: int, others: Sequence[str] = ()
+) -> Verdict:
+    """All micro-batches together, and doubts from elsewhere. Good says that none of the early rules was
+    broken so far."""
     counts: Counter[str] = Counter(dict.fromkeys(EARLY_RULES, 0))
     facts: Counter[str] = Counter(dict.fromkeys(("sent", "acked", "ok", "served"), 0))
     samples: dict[str, list[Mapping[str, Any]]] = {}
-    doubts: list[str] = []
+    doubts = list(others)
     for step in steps:
         counts.update(step.counts)
         facts.update(step.facts)
@@ -153,6 +228,10 @@ def verdict_of(steps: Sequence[Step], topics: Sequence[str], acked_min: int) -> 
         for name, rows in step.samples.items():
             kept = samples.setdefault(name, [])
             kept += rows[: SAMPLES_MAX - len(kept)]
+    if facts[EXPIRED]:
+        doubts.append(
+            f"{facts[EXPIRED]} answered sends lie before the beginning of their logs (retention): not judged"
+        )
     if facts["acked"] < max(1, acked_min):
         doubts.append(f"{facts['acked']} acknowledged sends (acks=all) are too few to prove anything")
     return Verdict(
@@ -164,15 +243,20 @@ def verdict_of(steps: Sequence[Step], topics: Sequence[str], acked_min: int) -> 
     )
 
 
-def _wait_for_topics(ledger: str, is_time: Callable[[], bool]) -> tuple[str, ...]:
-    """The topics that the ledgers name, as soon as there are any."""
+def _wait_for_topics(
+    options: FollowOptions, topics: FollowedTopics, is_time: Callable[[], bool]
+) -> str | None:
+    """Until there is a topic to read, or none to wait for; why it is not known whether there is one."""
     while True:
-        try:
-            topics = topics_named(ledger_files(ledger))
-        except (UnreadableLedger, OSError):
-            topics = set()
-        if topics or is_time():
-            return tuple(sorted(topics))
+        with suppress(UnreadableLedger, OSError):
+            topics.heard(dict.fromkeys(topics_named(ledger_files(options.ledger)), ()))
+        if topics.named:
+            try:
+                topics.look()
+            except ClientError as error:
+                return f"cluster: {error}"
+        if topics.read or (topics.there and not topics.are_awaited) or is_time():
+            return None
         time.sleep(_POLL_S)
 
 

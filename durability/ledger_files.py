@@ -8,7 +8,7 @@ import gzip
 import json
 import os
 import zlib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import pairwise
 from pathlib import Path
 from typing import IO, Any
@@ -244,7 +244,12 @@ def check_topic_ids(written: Mapping[str, Collection[str]], now: Mapping[str, st
     for name, topic_id in sorted(now.items()):
         others = sorted(one for one in written.get(name, ()) if one != topic_id)
         if others:
-            raise UnreadableLedger(
-                f"topic {name} was deleted and created again: the ledger is of topic id "
-                f"{', '.join(others)}, the cluster's is {topic_id}, whose log began anew"
-            )
+            raise UnreadableLedger(why_made_again(name, others, topic_id))
+
+
+def why_made_again(topic: str, written: Iterable[str], now: str) -> str:
+    """Why nothing is said of a topic whose id is another now."""
+    return (
+        f"topic {topic} was deleted and created again: the ledger is of topic id {', '.join(written)}, "
+        f"the cluster's is {now}, whose log began anew"
+    )

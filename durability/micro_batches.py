@@ -6,6 +6,7 @@ writes the same again, and nothing is counted twice. Knows nothing of where rows
 
 import json
 import shutil
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,8 +14,9 @@ from typing import Any
 
 from pyspark.sql import functions as F
 
+from holdfast.durability.followed_topics import FollowedTopics
 from holdfast.durability.ledger import SENDS_SQL
-from holdfast.durability.ledger_lines import PROBLEM
+from holdfast.durability.ledger_lines import PROBLEM, TOPIC_ID
 from holdfast.durability.rules import PAIRS_SQL
 from holdfast.durability.session import local_path, local_source
 from holdfast.durability.verdict import SAMPLES_MAX
@@ -48,6 +50,9 @@ _FOUND_SCHEMA = (
     "detail string"
 )
 _POSITIONS_SCHEMA = "topic string, partition int, next_offset long"
+_STARTS_SCHEMA = "topic string, partition int, log_start long"
+#: What is counted of sends that retention has taken before they were looked at.
+EXPIRED = "expired"
 
 #: How far each log was read, and from where on the micro-batch has read it again: it was truncated there.
 _POSITIONS_SQL = """
@@ -178,6 +183,8 @@ class Step:
     facts: Mapping[str, int]
     #: lines that are none of a ledger
     doubts: tuple[str, ...] = ()
+    #: topic that a line names -> topic ids that acknowledged
+    topic_ids: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def as_json(self) -> str:
         """For the state folder."""
@@ -188,6 +195,7 @@ class Step:
                 "samples": dict(self.samples),
                 "facts": dict(self.facts),
                 "doubts": list(self.doubts),
+                "topic_ids": dict(self.topic_ids),
             }
         )
 
@@ -197,6 +205,8 @@ class FollowState:
     """What micro-batches leave to those after them, in folders with their numbers."""
 
     folder: Path
+    #: None: every topic is as it was
+    topics: FollowedTopics | None = None
     _steps: dict[int, Step] = field(default_factory=dict)
     #: micro-batches that this process has finished
     finished: int = 0
@@ -224,12 +234,17 @@ class FollowState:
         return step
 
     def _judged(self, spark: Any, fresh: Any, batch: int) -> Step:
+        topic_ids = _topic_ids(fresh)
+        if self.topics is not None:
+            self.topics.heard(topic_ids)
+        fresh = self._of_judged(fresh)
         lines = fresh.where("origin = 0").select(*LINE_COLUMNS)
         fresh.where("origin = 1").select(*LOG_COLUMNS).createOrReplaceTempView("fresh_log")
         for name, schema in (
             ("open_sends", LINES_SCHEMA), ("open_log", _LOG_SCHEMA), ("positions", _POSITIONS_SCHEMA),
         ):  # fmt: skip
-            self._read(spark, name, schema, [batch - 1]).createOrReplaceTempView(f"{name}_before")
+            before = self._of_judged(self._read(spark, name, schema, [batch - 1]))
+            before.createOrReplaceTempView(f"{name}_before")
         lines.unionByName(spark.table("open_sends_before")).createOrReplaceTempView("ledger_lines")
         _view(spark, "sends", f"SELECT * FROM ({SENDS_SQL}) WHERE pseq >= 0")
         _view(spark, "positions", _POSITIONS_SQL)
@@ -242,7 +257,7 @@ class FollowState:
         ):  # fmt: skip
             _view(spark, name, sql)
         facts = _facts(fresh, spark.table("settled"))
-        counts, samples = _findings(spark.table("candidates"))
+        counts, samples = self._findings(spark)
         if counts:
             self._write(spark.table("candidates"), "found", batch)
         self._write(spark.table("stale").drop("cut_at"), "stale", batch)
@@ -251,7 +266,25 @@ class FollowState:
         self._write(spark.sql(_OPEN_SENDS_SQL), "open_sends", batch)
         self._write(spark.sql(_OPEN_LOG_SQL), "open_log", batch)
         problems = lines.where(F.col("kind") == PROBLEM).select("run").limit(3).collect()
-        return Step(batch, counts, samples, facts, tuple(f"ledger: {row.run}" for row in problems))
+        facts[EXPIRED] = counts.pop(EXPIRED, 0)
+        doubts = tuple(f"ledger: {row.run}" for row in problems)
+        return Step(batch, counts, samples, facts, doubts, topic_ids)
+
+    def _of_judged(self, frame: Any) -> Any:
+        """The rows without those of topics of which nothing more is said."""
+        gone = [] if self.topics is None else sorted(self.topics.withdrawn)
+        return frame.where(~F.coalesce(F.col("topic").isin(gone), F.lit(False))) if gone else frame
+
+    def _findings(self, spark: Any) -> tuple[dict[str, int], dict[str, list[dict[str, Any]]]]:
+        """(count by class, samples) of view `candidates`, after the cluster was asked whether their topics
+        are what they were: only then are they sure. Raises: ClientError."""
+        counts, places = _counts(spark.table("candidates"))
+        if counts and self.topics is not None:
+            starts = [(*place, start) for place, start in self.topics.look_at(places).items()]
+            spark.createDataFrame(starts, _STARTS_SCHEMA).createOrReplaceTempView("log_starts")
+            _view(spark, "candidates", _CONFIRMED_SQL)
+            counts, _ = _counts(spark.table("candidates"))
+        return counts, _samples(spark.table("candidates"), [name for name in counts if name != EXPIRED])
 
     def _look_back(self, spark: Any, batch: int) -> None:
         """Views of what earlier micro-batches have settled; empty where nothing new is about it."""
@@ -283,8 +316,16 @@ class FollowState:
 _NEW_SQL = f"""
 SELECT DISTINCT c.* FROM ({_CANDIDATES_SQL}) c
 LEFT ANTI JOIN found_before f
-  ON f.class = c.class AND f.topic = c.topic AND f.partition = c.partition AND f.offset = c.offset
+  ON (f.class = c.class OR f.class = '{EXPIRED}' AND c.class = 'lost')
+     AND f.topic = c.topic AND f.partition = c.partition AND f.offset = c.offset
      AND f.producer <=> c.producer AND f.pseq <=> c.pseq
+"""
+#: Candidates of partitions that are still judged. What lay before the beginning of its log was removed by
+#: retention: nothing can be said of it.
+_CONFIRMED_SQL = f"""
+SELECT CASE WHEN class = 'lost' AND offset < log_start THEN '{EXPIRED}' ELSE class END AS class,
+       topic, partition, offset, run, producer, pseq, detail
+FROM candidates JOIN log_starts USING (topic, partition)
 """
 #: The pairs of the judge, with what a send's answer was.
 _WITH_UNKNOWN_SQL = f"""
@@ -310,13 +351,37 @@ def _facts(fresh: Any, settled: Any) -> dict[str, int]:
     return {**row.asDict(), "ok": settled.where("ok").count()}
 
 
-def _findings(candidates: Any) -> tuple[dict[str, int], dict[str, list[dict[str, Any]]]]:
-    counts = {row["class"]: row["count"] for row in candidates.groupBy("class").count().collect()}
+def _topic_ids(fresh: Any) -> dict[str, list[str]]:
+    """Topic that a line names -> topic ids of its acknowledgements."""
+    row = (
+        fresh.where("origin = 0")
+        .agg(
+            F.expr("collect_set(CASE WHEN pseq >= 0 THEN topic END) AS topics"),
+            F.expr(f"collect_set(CASE WHEN kind = {TOPIC_ID} THEN struct(topic, run) END) AS ids"),
+        )
+        .first()
+    )
+    found: dict[str, list[str]] = {topic: [] for topic in sorted(row.topics)}
+    for one in sorted((one.topic, one.run) for one in row.ids):
+        found.setdefault(one[0], []).append(one[1])
+    return found
+
+
+def _counts(candidates: Any) -> tuple[dict[str, int], set[tuple[str, int]]]:
+    """(count by class, partitions that have any)."""
+    rows = candidates.groupBy("class", "topic", "partition").count().collect()
+    counts: Counter[str] = Counter()
+    for row in rows:
+        counts[row["class"]] += row["count"]
+    return dict(counts), {(row["topic"], row["partition"]) for row in rows}
+
+
+def _samples(candidates: Any, classes: Sequence[str]) -> dict[str, list[dict[str, Any]]]:
     samples: dict[str, list[dict[str, Any]]] = {}
-    for name in counts:
+    for name in classes:
         rows = candidates.where(F.col("class") == name).orderBy("topic", "partition", "offset")
         samples[name] = [
             {key: value for key, value in row.asDict().items() if key != "class"}
             for row in rows.limit(SAMPLES_MAX).collect()
         ]
-    return counts, samples
+    return samples

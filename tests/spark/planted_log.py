@@ -67,7 +67,7 @@ class PlantedLogs:
     ) -> None:
         """`replicas`: as the metadata has them, all in sync. `first_ends`: what the first question about a
         partition's end is answered, as if records came in afterwards. `compacted`: topics."""
-        self._compacted = compacted
+        self._compacted = set(compacted)
         self._replicas = replicas
         self._first_ends = dict(first_ends or {})
         #: partitions that have nothing to say from this offset on, although they claim a later end
@@ -122,7 +122,12 @@ class PlantedLogs:
         await runtime.tasks.cancel_all()
 
     def plant(self, topic: str, partition: int, log: Log, *, begins: int = 0) -> None:
-        """Another log for this partition, which may be a new one; `begins`: where an empty one begins."""
+        """Another log for this partition, which may be a new one, also of a new topic; `begins`: where an
+        empty one begins."""
+        if topic not in self._ids:
+            self._ids[topic] = (7 + len(self._ids)).to_bytes(16, "big")
+            self._names[self._ids[topic]] = topic
+            self._topics.append(topic)
         self._logs[topic, partition] = _parsed(log)
         self._begins[topic, partition] = begins
 
@@ -130,6 +135,18 @@ class PlantedLogs:
         """A leader whose metadata is still that of the epoch before it, with this log."""
         self._described_epochs[topic, partition] = self._leader_epoch(topic, partition)
         self.plant(topic, partition, log)
+
+    def compact(self, topic: str) -> None:
+        """Its `cleanup.policy` has `compact` from now on."""
+        self._compacted.add(topic)
+
+    def speak(self) -> None:
+        """No partition is silent any more."""
+        self._silent_from.clear()
+
+    def topic_id(self, topic: str) -> bytes:
+        """Its id now."""
+        return self._ids[topic]
 
     def make_again(self, topic: str) -> None:
         """The topic has another id from now on."""

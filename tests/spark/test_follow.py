@@ -1,5 +1,6 @@
 """`holdfast validate --follow`: what is sure early is said once, through micro-batches and restarts."""
 
+import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from holdfast.client.core.history import RowWriter, make_value, value_crc32c
 from holdfast.client.core.outcomes import DeliveryOutcome
 from holdfast.durability.follow import FollowOptions, follow, verdict_of
 from holdfast.durability.micro_batches import LINE_COLUMNS, LINES_SCHEMA, FollowState, Step
+from holdfast.durability.verdict import Verdict
 from holdfast.protocol.record_batch import Record, encode_batch
 from tests.spark.planted_log import PlantedLogs
 
@@ -147,21 +149,23 @@ def test_few_acknowledgements_prove_nothing() -> None:
 ROWS = RowWriter("r", "p")
 
 
-def lines(*numbers: int) -> str:
+def lines(*numbers: int, topic: str = "t", partition: int = 0, first: int = 0, topic_id: bytes = b"") -> str:
+    """Acknowledged sends, at offsets from `first` on that are their numbers' where it is 0."""
     text = ""
     for number in numbers:
         value = make_value("p", number, 40)
-        text += ROWS.invoke(number, "t", 0, value_crc32c(value), -1, 1)
-        text += ROWS.complete([number], "t", 0, DeliveryOutcome.OK, number, 3, None, 2)
+        place = (topic, partition)
+        text += ROWS.invoke(number, *place, value_crc32c(value), -1, 1)
+        text += ROWS.complete([number], *place, DeliveryOutcome.OK, number - first, 3, None, 2, topic_id)
     return text
 
 
-def log(*numbers: int, epoch: int = 3) -> list[bytes]:
+def log(*numbers: int, epoch: int = 3, first: int = 0) -> list[bytes]:
     return [
         encode_batch(
             [Record(offset, 1, None, make_value("p", number, 40))], base_offset=offset, leader_epoch=epoch
         )
-        for offset, number in enumerate(numbers)
+        for offset, number in enumerate(numbers, first)
     ]
 
 
@@ -217,3 +221,146 @@ def test_the_micro_batch_under_way_when_following_ends_counts(
         options = FollowOptions(str(tmp_path / "r.p.1.jsonl"), node.address, str(tmp_path / "state"))
         verdict = follow(spark, options, is_over=until(lambda: bool(begun)))
     assert (verdict.exit_code, verdict.facts["acked"]) == (0, 2), verdict.as_text()
+
+
+class Followed:
+    """A follower of a ledger in a folder; what it saw so far."""
+
+    def __init__(self, spark: Any, folder: Path, node: PlantedLogs, *, timeout_ms: int = 60_000) -> None:
+        self._spark = spark
+        self.ledger = folder / "ledger"
+        self.ledger.mkdir()
+        self._options = FollowOptions(
+            str(self.ledger), node.address, str(folder / "state"), timeout_ms=timeout_ms
+        )
+        self.phases: list[str] = []
+        self.steps: list[Step] = []
+        self.ok = 0
+
+    def write(self, name: str, text: str) -> None:
+        (self.ledger / f"r.p.{name}.jsonl").write_text(text)
+
+    def run(
+        self, *changes: tuple[int, Callable[[], None]], ok: int, on_phase: Callable[[], None] = lambda: None
+    ) -> Verdict:
+        """Follow until `ok` records were seen in their place; after so many of them each change is made."""
+        left = list(changes)
+
+        def on_step(step: Step, verdict: Verdict) -> None:
+            self.steps.append(step)
+            self.ok = verdict.facts["ok"]
+            while left and self.ok >= left[0][0]:
+                left.pop(0)[1]()
+
+        is_over = until(lambda: not left and self.ok >= ok)
+
+        def hears(phase: str) -> None:
+            self.phases.append(phase)
+            on_phase()
+
+        return follow(self._spark, self._options, on_step, is_over, hears)
+
+
+def test_topics_and_partitions_that_appear_are_judged(spark: Any, tmp_path: Path) -> None:
+    with PlantedLogs({("t", 0): log(0, 1)}) as node:
+        followed = Followed(spark, tmp_path, node)
+        followed.write("1", lines(0, 1))
+
+        def name_a_topic() -> None:
+            followed.write("2", lines(2, 3, 4, topic="later", first=2))
+            node.plant("t", 1, log(5))
+            followed.write("3", lines(5, partition=1, first=5))
+
+        def create_it() -> None:
+            node.plant("later", 0, log(2, 9, 4))  # where 3 was acknowledged is another record
+
+        verdict = followed.run((2, name_a_topic), (3, create_it), ok=5)
+    assert {name: count for name, count in verdict.counts.items() if count} == {"lost": 1}, verdict.as_text()
+    assert [(row["topic"], row["pseq"]) for row in verdict.samples["lost"]] == [("later", 3)]
+    assert (verdict.facts["sent"], verdict.facts["topics"], verdict.doubts) == (6, ["later", "t"], ())
+
+
+def test_of_a_topic_that_there_is_not_nothing_is_good(spark: Any, tmp_path: Path) -> None:
+    with PlantedLogs({("t", 0): log(0)}) as node:
+        followed = Followed(spark, tmp_path, node)
+        followed.write("1", lines(0) + lines(1, topic="missing", first=1))
+        verdict = followed.run(ok=1)
+    assert verdict.exit_code == 6
+    assert verdict.doubts == ("topic missing: there is none of that name, nothing of it was judged",)
+
+
+def compact(node: PlantedLogs) -> None:
+    node.compact("t")
+
+
+def make_again(node: PlantedLogs) -> None:
+    node.make_again("t")
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (compact, "t: cleanup.policy has compact, .*"),
+        pytest.param(make_again, "topic t was deleted and created again: .*", marks=pytest.mark.long),
+    ],
+)
+def test_of_a_topic_whose_records_are_removed_on_purpose_none_is_lost(
+    spark: Any, tmp_path: Path, change: Callable[[PlantedLogs], None], reason: str
+) -> None:
+    """And other topics are still judged."""
+    with PlantedLogs({("t", 0): log(0, 1), ("u", 0): log(9)}) as node:
+        followed = Followed(spark, tmp_path, node)
+        topic_id = node.topic_id("t")
+        followed.write("1", lines(0, 1, topic_id=topic_id) + lines(9, topic="u", first=9))
+
+        def remove() -> None:
+            followed.write("2", lines(2, 3, topic_id=topic_id) + lines(10, topic="u", first=9))
+            change(node)
+            node.plant("t", 0, [*log(0, 1), *log(3, first=3)])
+            node.plant("u", 0, log(9, 10))
+
+        verdict = followed.run((3, remove), ok=4)
+        again = followed.run(ok=4)
+    for one in (verdict, again):
+        assert not any(one.counts.values()), one.as_text()
+        assert one.exit_code == 6
+        (doubt,) = one.doubts
+        assert re.fullmatch(reason, doubt), doubt
+
+
+def test_what_retention_has_taken_before_it_was_read_is_not_lost(spark: Any, tmp_path: Path) -> None:
+    with PlantedLogs({("t", 0): log(2, first=2)}) as node:
+        followed = Followed(spark, tmp_path, node)
+        followed.write("1", lines(0, 1, 2))
+        verdict = followed.run(
+            (1, lambda: followed.write("2", lines(3))),
+            (1, lambda: node.plant("t", 0, log(2, 3, first=2))),
+            ok=2,
+        )
+    assert not any(verdict.counts.values()), verdict.as_text()
+    assert verdict.doubts == (
+        "2 answered sends lie before the beginning of their logs (retention): not judged",
+    )
+
+
+def test_a_read_that_fails_is_begun_again(spark: Any, tmp_path: Path) -> None:
+    with PlantedLogs({("t", 0): log(0, 1)}, silent_from={("t", 0): 1}) as node:
+        followed = Followed(spark, tmp_path, node, timeout_ms=10_000)
+        followed.write("1", lines(0, 1))
+        verdict = followed.run(ok=2, on_phase=node.speak)
+    assert re.fullmatch(
+        r"Following: reading failed: .*t-0: nothing came from offset 1 .*; it is tried again",
+        followed.phases[0],
+    )
+    assert (verdict.exit_code, verdict.facts["served"]) == (0, 2), verdict.as_text()
+
+
+@pytest.mark.long
+def test_a_read_that_fails_for_good_is_no_proof(spark: Any, tmp_path: Path) -> None:
+    with PlantedLogs({("t", 0): log(0, 1)}, silent_from={("t", 0): 1}) as node:
+        followed = Followed(spark, tmp_path, node, timeout_ms=2_000)
+        followed.write("1", lines(0, 1))
+        verdict = followed.run(ok=2)
+    assert verdict.exit_code == 6
+    (reason,) = verdict.inconclusive
+    assert re.search("reading failed: .*t-0: nothing came from offset 1", reason), reason
