@@ -54,6 +54,20 @@ _STARTS_SCHEMA = "topic string, partition int, log_start long"
 #: What is counted of sends that retention has taken before they were looked at.
 EXPIRED = "expired"
 
+_UNPAIRED_SCHEMA = (
+    "topic string, partition int, offset long, producer string, pseq long, state string, "
+    "placed_partition int, placed_offset long"
+)
+
+#: What a micro-batch says without a closer look.
+_FRESH_SQL = (
+    "count_if(origin = 0 AND kind IN (1, 3)) AS sent",
+    "count_if(origin = 0 AND kind IN (2, 3) AND outcome = 1) AS acked",
+    "count_if(origin = 1) AS served",
+    f"count_if(kind = {PROBLEM}) AS problems",
+    "collect_set(CASE WHEN origin = 0 AND pseq >= 0 THEN topic END) AS topics",
+    f"collect_set(CASE WHEN kind = {TOPIC_ID} THEN struct(topic, run) END) AS ids",
+)
 #: How far each log was read, and from where on the micro-batch has read it again: it was truncated there.
 _POSITIONS_SQL = """
 SELECT topic, partition, coalesce(f.next_offset, p.next_offset) AS next_offset,
@@ -234,10 +248,11 @@ class FollowState:
         return step
 
     def _judged(self, spark: Any, fresh: Any, batch: int) -> Step:
-        topic_ids = _topic_ids(fresh)
+        fresh = self._of_judged(fresh)
+        row = fresh.agg(*map(F.expr, _FRESH_SQL)).first()
+        topic_ids = _topic_ids(row)
         if self.topics is not None:
             self.topics.heard(topic_ids)
-        fresh = self._of_judged(fresh)
         lines = fresh.where("origin = 0").select(*LINE_COLUMNS)
         fresh.where("origin = 1").select(*LOG_COLUMNS).createOrReplaceTempView("fresh_log")
         for name, schema in (
@@ -251,23 +266,20 @@ class FollowState:
         _view(spark, "log", _LOG_SQL)
         _view(spark, "pairs", _WITH_UNKNOWN_SQL)
         self._look_back(spark, batch)
-        for name, sql in (
-            ("stale", _STALE_SQL), ("unpaired", _UNPAIRED_SQL), ("unreadable", _UNREADABLE_SQL),
-            ("candidates", _NEW_SQL), ("settled", _SETTLED_SQL),
-        ):  # fmt: skip
-            _view(spark, name, sql)
-        facts = _facts(fresh, spark.table("settled"))
+        spark.sql(_UNREADABLE_SQL).createOrReplaceTempView("unreadable")
+        _view(spark, "candidates", _NEW_SQL)
+        _view(spark, "settled", _SETTLED_SQL)
         counts, samples = self._findings(spark)
-        if counts:
-            self._write(spark.table("candidates"), "found", batch)
-        self._write(spark.table("stale").drop("cut_at"), "stale", batch)
+        self._write_if(bool(counts), spark.table("candidates"), "found", batch)
         self._write(spark.table("settled").drop("ok"), "placed", batch)
         self._write(spark.table("positions").drop("cut_at"), "positions", batch)
         self._write(spark.sql(_OPEN_SENDS_SQL), "open_sends", batch)
         self._write(spark.sql(_OPEN_LOG_SQL), "open_log", batch)
-        problems = lines.where(F.col("kind") == PROBLEM).select("run").limit(3).collect()
+        facts = {name: row[name] for name in ("sent", "acked", "served")}
+        facts["ok"] = spark.table("settled").where("ok").count()
         facts[EXPIRED] = counts.pop(EXPIRED, 0)
-        doubts = tuple(f"ledger: {row.run}" for row in problems)
+        problems = lines.where(F.col("kind") == PROBLEM).select("run").limit(3) if row.problems else None
+        doubts = () if problems is None else tuple(f"ledger: {one.run}" for one in problems.collect())
         return Step(batch, counts, samples, facts, doubts, topic_ids)
 
     def _of_judged(self, frame: Any) -> Any:
@@ -287,15 +299,25 @@ class FollowState:
         return counts, _samples(spark.table("candidates"), [name for name in counts if name != EXPIRED])
 
     def _look_back(self, spark: Any, batch: int) -> None:
-        """Views of what earlier micro-batches have settled; empty where nothing new is about it."""
+        """Views of what earlier micro-batches have settled, and of what is not as it was; empty, and cheap,
+        where nothing new is about it."""
         self._read(spark, "found", _FOUND_SCHEMA, range(batch)).createOrReplaceTempView("found_before")
-        is_cut = spark.table("positions").where("cut_at IS NOT NULL").count() > 0
-        is_needed = is_cut or spark.table("pairs").where("NOT known AND state = 'good'").count() > 0
-        earlier = range(batch) if is_needed else ()
+        is_cut = not spark.table("positions").where("cut_at IS NOT NULL").isEmpty()
+        has_unpaired = not spark.table("pairs").where("NOT known AND state = 'good'").isEmpty()
+        earlier = range(batch) if is_cut or has_unpaired else ()
         placed = self._read(spark, "placed", _PLACED_SCHEMA, earlier)
         stale = self._read(spark, "stale", _PLACED_SCHEMA, earlier)
         names = ["topic", "partition", "offset", "producer", "pseq"]
         placed.join(stale, names, "left_anti").createOrReplaceTempView("placed_before")
+        for name, sql, schema, is_any in (
+            ("stale", _STALE_SQL, f"{_PLACED_SCHEMA}, cut_at long", is_cut),
+            ("unpaired", _UNPAIRED_SQL, _UNPAIRED_SCHEMA, has_unpaired),
+        ):
+            if is_any:
+                _view(spark, name, sql)
+            else:
+                spark.createDataFrame([], schema).createOrReplaceTempView(name)
+        self._write_if(is_cut, spark.table("stale").drop("cut_at"), "stale", batch)
 
     def _read(self, spark: Any, name: str, schema: str, batches: Any) -> Any:
         there = [path for number in batches if (path := self.folder / name / str(number)).is_dir()]
@@ -305,6 +327,13 @@ class FollowState:
 
     def _write(self, frame: Any, name: str, batch: int) -> None:
         frame.coalesce(1).write.mode("overwrite").parquet(local_path(self.folder / name / str(batch)))
+
+    def _write_if(self, is_any: bool, frame: Any, name: str, batch: int) -> None:
+        """Write what is often empty. An attempt that was killed may have seen something."""
+        if is_any:
+            self._write(frame, name, batch)
+        else:
+            shutil.rmtree(self.folder / name / str(batch), ignore_errors=True)
 
     def _forget(self, name: str, before: int) -> None:
         """Of batches that Spark cannot repeat any more."""
@@ -342,25 +371,8 @@ def _view(spark: Any, name: str, sql: str) -> None:
     spark.sql(sql).localCheckpoint().createOrReplaceTempView(name)
 
 
-def _facts(fresh: Any, settled: Any) -> dict[str, int]:
-    row = fresh.agg(
-        F.expr("count_if(origin = 0 AND kind IN (1, 3)) AS sent"),
-        F.expr("count_if(origin = 0 AND kind IN (2, 3) AND outcome = 1) AS acked"),
-        F.expr("count_if(origin = 1) AS served"),
-    ).first()
-    return {**row.asDict(), "ok": settled.where("ok").count()}
-
-
-def _topic_ids(fresh: Any) -> dict[str, list[str]]:
-    """Topic that a line names -> topic ids of its acknowledgements."""
-    row = (
-        fresh.where("origin = 0")
-        .agg(
-            F.expr("collect_set(CASE WHEN pseq >= 0 THEN topic END) AS topics"),
-            F.expr(f"collect_set(CASE WHEN kind = {TOPIC_ID} THEN struct(topic, run) END) AS ids"),
-        )
-        .first()
-    )
+def _topic_ids(row: Any) -> dict[str, list[str]]:
+    """Topic that a line names -> topic ids of its acknowledgements, of a row of `_FRESH_SQL`."""
     found: dict[str, list[str]] = {topic: [] for topic in sorted(row.topics)}
     for one in sorted((one.topic, one.run) for one in row.ids):
         found.setdefault(one[0], []).append(one[1])
