@@ -5,7 +5,7 @@ Python process of its own beside the driver, which keeps one connection to each 
 """
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -19,6 +19,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from holdfast.client.core.errors import ClientError
 from holdfast.durability.arrow import Columns
 from holdfast.durability.cluster_offsets import ClusterOffsets, FoundPartition
 from holdfast.durability.core.epochs import DivergenceCheck, Epochs, EpochWalk
@@ -34,9 +35,11 @@ from holdfast.durability.core.positions import (
     loss_of,
     ranges_between,
     resumed,
+    without_beginning,
 )
 from holdfast.durability.range_reader import RangePartition, read_partition, spark_partitions
 from holdfast.durability.read_options import OffsetRange, ReadOptions
+from holdfast.protocol.errors import ErrorCode
 
 _log = logging.getLogger("holdfast.spark")
 
@@ -132,8 +135,10 @@ class HoldfastStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[RangePartition]:
         if start == end:
             return []
-        after = StreamOffsets.parse(end)
-        ranges = ranges_between(StreamOffsets.parse(start), after)
+        before, after = StreamOffsets.parse(start), StreamOffsets.parse(end)
+        if unknown := without_beginning(before, after):
+            self._pass_over(unknown, self._asked().partitions(), after)
+        ranges = ranges_between(before, after)
         if end != self._planned and ranges:
             # an earlier process planned it: the log may be another one by now
             ranges = self._still_there(after, ranges)
@@ -157,11 +162,23 @@ class HoldfastStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _places(self, before: StreamOffsets) -> dict[Place, FoundPartition]:
         """The partitions there are, those among them that went with their topic. Raises: DataLost."""
         places = self._asked().partitions()
-        gone = sorted(set(before.positions).difference(places))
-        if gone:
-            names = ", ".join(f"{topic}-{partition}" for topic, partition in gone)
-            self._lose_sentence(f"{names}: no longer there, though the stream reads them")
+        if gone := sorted(set(before.positions).difference(places)):
+            self._lose_sentence(_no_longer_there(gone))
         return places
+
+    def _pass_over(
+        self, gone: list[Place], places: Mapping[Place, FoundPartition], planned: StreamOffsets
+    ) -> None:
+        """Read nothing of these, although a micro-batch was planned with them. Raises: DataLost; ClientError
+        when their topics are there: what is passed over is never read, and no topic gets fewer partitions, so
+        a broker has answered that does not know all of them yet."""
+        ids = _topic_ids(places)
+        if self._options.assign is None and any(
+            ids.get(topic) == planned.topic_ids[topic] for topic, _ in gone
+        ):
+            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            raise ClientError(f"{_names(gone)}: {code.name}, though the stream reads them", code)
+        self._lose_sentence(_no_longer_there(gone))
 
     def _begins(self, before: StreamOffsets, logs: dict[Place, PartitionLog]) -> dict[Place, Position]:
         """Where the micro-batch begins in each partition; new partitions begin at the start of their log.
@@ -235,8 +252,11 @@ class HoldfastStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _still_there(self, after: StreamOffsets, ranges: list[OffsetRange]) -> list[OffsetRange]:
         """The ranges of a micro-batch that was planned earlier, without what is gone since. Raises:
-        DataLost."""
-        logs = self._asked().logs(self._places(after))
+        DataLost, ClientError."""
+        places = self._asked().partitions()
+        if gone := sorted(set(after.positions).difference(places)):
+            self._pass_over(gone, places, after)
+        logs = self._asked().logs(places)
         known = {place: after.positions[place] for place in after.positions if place in logs}
         losses = self._losses(after, known, logs)
         self._lose(list(losses.values()))
@@ -265,8 +285,16 @@ class HoldfastStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             _log.warning("%s", sentence)
 
 
-def _topic_ids(places: dict[Place, FoundPartition]) -> dict[str, str]:
+def _topic_ids(places: Mapping[Place, FoundPartition]) -> dict[str, str]:
     return {place[0]: found.topic_id for place, found in places.items()}
+
+
+def _names(places: Iterable[Place]) -> str:
+    return ", ".join(f"{topic}-{partition}" for topic, partition in places)
+
+
+def _no_longer_there(places: Iterable[Place]) -> str:
+    return f"{_names(places)}: no longer there, though the stream reads them"
 
 
 def _outside(place: Place, offset: int, log: PartitionLog, inside: int) -> Loss:

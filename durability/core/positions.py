@@ -197,10 +197,24 @@ def advanced(begin: Position, end: int, log_epochs: Sequence[tuple[int, int]]) -
     return replace(begin, offset=end, epochs=tuple(sorted(epochs.items())[-EPOCHS_KEPT:]))
 
 
+def without_beginning(start: StreamOffsets, end: StreamOffsets) -> list[Place]:
+    """Partitions that were planned into a micro-batch whose start does not know them: what is subscribed to,
+    or what the cluster has, is less than when the stream's first micro-batch was planned."""
+    return sorted(
+        place
+        for place, position in end.positions.items()
+        if position.begins is None and place not in start.positions
+    )
+
+
 def ranges_between(start: StreamOffsets, end: StreamOffsets) -> list[OffsetRange]:
-    """What a micro-batch reads, by topic and partition; empty ranges are left out."""
+    """What a micro-batch reads, by topic and partition; empty ranges are left out, and what has no
+    beginning."""
+    left_out = set(without_beginning(start, end))
     found = []
     for (topic, partition), position in sorted(end.positions.items()):
+        if (topic, partition) in left_out:
+            continue
         begin = position.begins
         if begin is None:
             begin = start.positions[topic, partition].offset

@@ -68,6 +68,10 @@ class PlantedLogs:
         """`replicas`: as the metadata has them, all in sync. `first_ends`: what the first question about a
         partition's end is answered, as if records came in afterwards. `compacted`: topics."""
         self._compacted = set(compacted)
+        #: topics, and partitions, that metadata does not have
+        self._hidden: set[str | tuple[str, int]] = set()
+        #: topic -> why its configs are not told
+        self._refused_configs: dict[str, ErrorCode] = {}
         self._replicas = replicas
         self._first_ends = dict(first_ends or {})
         #: partitions that have nothing to say from this offset on, although they claim a later end
@@ -140,9 +144,17 @@ class PlantedLogs:
         """Its `cleanup.policy` has `compact` from now on."""
         self._compacted.add(topic)
 
-    def speak(self) -> None:
-        """No partition is silent any more."""
-        self._silent_from.clear()
+    def hide(self, *what: str | tuple[str, int]) -> None:
+        """Metadata no longer has these topics and partitions, as that of a broker that lags."""
+        self._hidden.update(what)
+
+    def show(self) -> None:
+        """Metadata has everything again."""
+        self._hidden.clear()
+
+    def refuse_configs(self, topic: str, code: ErrorCode) -> None:
+        """Its configs are not told."""
+        self._refused_configs[topic] = code
 
     def topic_id(self, topic: str) -> bytes:
         """Its id now."""
@@ -162,7 +174,9 @@ class PlantedLogs:
         return self._described_epochs.get((topic, partition), self._leader_epoch(topic, partition))
 
     def _partitions(self, topic: str) -> list[int]:
-        return sorted(index for name, index in self._logs if name == topic)
+        return sorted(
+            index for name, index in self._logs if name == topic and (name, index) not in self._hidden
+        )
 
     def _end(self, topic: str, partition: int) -> tuple[int, int]:
         log = self._logs[topic, partition]
@@ -174,7 +188,7 @@ class PlantedLogs:
         none = (NODE_ID,)
         rows = []
         for name in sorted(asked):
-            if name not in self._ids:
+            if name not in self._ids or name in self._hidden:
                 code = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
                 rows.append(MetadataTopic(code, name, bytes(16), ()))
                 continue
@@ -194,6 +208,13 @@ class PlantedLogs:
     def _describe_configs(self, exchange: Exchange) -> None:
         rows = []
         for asked in exchange.message.resources:
+            code = self._refused_configs.get(asked.resource_name, ErrorCode.NONE)
+            if code is not ErrorCode.NONE:
+                refused = DescribeConfigsResult(
+                    int(code), "not told", asked.resource_type, asked.resource_name, ()
+                )
+                rows.append(refused)
+                continue
             policy = "compact" if asked.resource_name in self._compacted else "delete"
             row = DescribedConfig("cleanup.policy", policy, ConfigSource.DEFAULT, "delete", "enum", "")
             rows.append(DescribeConfigsResult(0, None, asked.resource_type, asked.resource_name, (row,)))
@@ -202,7 +223,7 @@ class PlantedLogs:
     def _describe(self, exchange: Exchange) -> None:
         rows = []
         for name in sorted(exchange.message.topics or self._topics):
-            if name not in self._ids:
+            if name not in self._ids or name in self._hidden:
                 code = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
                 rows.append(DescribedTopic(code, name, bytes(16), False, (), ()))
                 continue

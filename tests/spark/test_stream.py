@@ -9,6 +9,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
+from holdfast.client.core.errors import ClientError
 from holdfast.durability.core.positions import DataLost
 from holdfast.protocol.record_batch import Record, encode_batch
 from tests.spark.planted_log import PlantedLogs
@@ -133,6 +134,43 @@ def test_a_micro_batch_that_was_planned_and_not_read_is_read_again_or_refused(
     assert stream.read(start, end) == 100
     assert stream.next() == 20
     assert sorted(stream.rows) == [*values(0, 0, 60), *values(0, 60, 80, epoch=6), *values(1, 0, 40)]
+
+
+@pytest.mark.parametrize("done", [0, 1], ids=["the first one", "a later one"])
+def test_a_planned_micro_batch_is_not_read_without_partitions_that_a_broker_does_not_know_yet(
+    node: PlantedLogs, streams: Any, done: int
+) -> None:
+    """What a micro-batch passes over is never read."""
+    stream = streams(failOnDataLoss="false")
+    for _ in range(done):
+        stream.next()
+    node.plant("t", 1, batches(0, 50))
+    start, end = stream.plan()
+
+    def repeat() -> int:
+        stream.restart()
+        # of the first one Spark asks for the beginning again
+        return int(stream.read(start if done else stream.reader.initialOffset(), end))
+
+    node.hide(("t", 1))
+    with pytest.raises(ClientError, match="t-1: UNKNOWN_TOPIC_OR_PARTITION"):
+        repeat()
+    node.show()
+    assert repeat() == (10 if done else 150)
+
+
+def test_a_first_micro_batch_that_was_planned_with_another_topic_says_so(
+    node: PlantedLogs, streams: Any
+) -> None:
+    node.plant("u", 0, batches(0, 10))
+    stream = streams(subscribe="t,u")
+    _, end = stream.plan()
+    stream.restart(subscribe="t")
+    start = stream.reader.initialOffset()
+    with pytest.raises(DataLost, match="u-0: no longer there, though the stream reads them"):
+        stream.read(start, end)
+    stream.restart(failOnDataLoss="false")
+    assert stream.read(start, end) == 140
 
 
 def test_records_that_are_replaced_between_plan_and_read_are_not_taken_for_the_planned_ones(

@@ -18,6 +18,7 @@ from holdfast.durability.core.positions import (
     loss_of,
     ranges_between,
     resumed,
+    without_beginning,
 )
 from holdfast.durability.read_options import OffsetRange
 
@@ -86,6 +87,17 @@ def test_a_micro_batch_reads_from_where_it_begins_to_where_it_ends() -> None:
         {PLACE: Position(8, ((1, 0),)), ("t", 1): Position(9), ("t", 2): Position(4, (), begins=1)},
     )
     assert ranges_between(start, end) == [OffsetRange("t", 0, 5, 8, ((1, 0),)), OffsetRange("t", 2, 1, 4)]
+
+
+def test_what_the_start_of_a_micro_batch_does_not_know_is_named_and_not_read() -> None:
+    """A first micro-batch that is planned with more than there is when a later process repeats it."""
+    start = StreamOffsets({"t": "aa"}, {PLACE: Position(5)})
+    end = StreamOffsets(
+        {"t": "aa", "u": "bb"},
+        {PLACE: Position(8), ("u", 1): Position(4), ("u", 0): Position(4), ("t", 2): Position(4, begins=1)},
+    )
+    assert without_beginning(start, end) == [("u", 0), ("u", 1)]
+    assert ranges_between(start, end) == [OffsetRange("t", 0, 5, 8), OffsetRange("t", 2, 1, 4)]
 
 
 @given(
