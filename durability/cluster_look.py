@@ -8,13 +8,14 @@ from typing import Any, TypeVar
 
 from holdfast.client.admin import Admin
 from holdfast.client.admin_configs import Resource
-from holdfast.client.core.errors import ClientError
+from holdfast.client.core.errors import ClientError, RowError
 from holdfast.durability.read_options import EARLIEST
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.id_text import encode_id
 from holdfast.runtime.real.machine import new_event_loop, real_runtime
 
 _CLIENT_ID = "holdfast-validate"
+_POLICY = "cleanup.policy"
 
 T = TypeVar("T")
 
@@ -97,13 +98,21 @@ def _asked(servers: str, ask: Callable[[Admin], Coroutine[Any, Any, T]]) -> T:
 
 
 async def _compacted(admin: Admin, topics: list[str], timeout_ms: int) -> list[str]:
+    """Those whose records may be removed on purpose. Raises: ClientError, also for one of which the cluster
+    does not say so or otherwise."""
     resources = [Resource.topic(topic) for topic in topics]
-    found = await admin.describe_configs(resources, ["cleanup.policy"], timeout_ms=timeout_ms)
-    return [
-        resource.name
-        for resource in resources
-        if isinstance(rows := found[resource], list) and any("compact" in (row.value or "") for row in rows)
-    ]
+    found = await admin.describe_configs(resources, [_POLICY], timeout_ms=timeout_ms)
+    compacted = []
+    for resource in resources:
+        rows = found[resource]
+        if isinstance(rows, RowError):
+            raise ClientError(f"{_POLICY} of topic {resource.name}: {rows}", rows.code)
+        policies = [row.value for row in rows if row.name == _POLICY and row.value is not None]
+        if not policies:
+            raise ClientError(f"{_POLICY} of topic {resource.name}: the cluster does not tell it")
+        if any("compact" in policy for policy in policies):
+            compacted.append(resource.name)
+    return compacted
 
 
 async def _look_now(admin: Admin, topics: list[str], timeout_ms: int) -> dict[str, TopicNow]:

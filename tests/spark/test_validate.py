@@ -16,6 +16,7 @@ from holdfast.durability.settled import SettledLedger
 from holdfast.durability.tables import SCHEMAS
 from holdfast.durability.validate import ValidateOptions, run, validate
 from holdfast.durability.verdict import Verdict
+from holdfast.protocol.errors import ErrorCode
 from tests.spark.builders import RunHistory, clean_history, history_batches, write_ledger, write_log_dir
 from tests.spark.planted_log import PlantedLogs, damaged
 
@@ -330,6 +331,19 @@ def test_a_compacted_topic_is_not_judged(spark: Any, tmp_path: Path) -> None:
         verdict = verdict_of(spark, tmp_path, node, history)
     assert verdict.exit_code == 6
     assert verdict.inconclusive[0].startswith("t: cleanup.policy has compact")
+
+
+def test_a_topic_of_which_the_cluster_does_not_tell_whether_it_is_compacted_is_not_judged(
+    spark: Any, tmp_path: Path
+) -> None:
+    history = clean_history("t")
+    with PlantedLogs(history_batches(history)) as node:
+        node.refuse_configs("t", ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        verdict = verdict_of(spark, tmp_path, node, history)
+    assert verdict.exit_code == 6
+    assert verdict.inconclusive == (
+        "cluster: cleanup.policy of topic t: CLUSTER_AUTHORIZATION_FAILED: not told",
+    )
 
 
 def test_what_retention_has_taken_is_not_lost(spark: Any, tmp_path: Path) -> None:
