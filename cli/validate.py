@@ -17,7 +17,7 @@ from holdfast.cli.options import INT32_MAX, SERVERS_VARIABLE, checked_servers, w
 from holdfast.cli.progress import Progress
 
 if TYPE_CHECKING:
-    from holdfast.durability.follow import FollowOptions
+    from holdfast.durability.follow_query import FollowOptions
     from holdfast.durability.micro_batches import Step
     from holdfast.durability.verdict import Verdict
 
@@ -151,7 +151,7 @@ def command(
     from holdfast.cli.inspect.run_history import faults_in
 
     if state is not None:
-        from holdfast.durability.follow import FollowOptions
+        from holdfast.durability.follow_query import FollowOptions
 
         following = FollowOptions(
             ledger=given,

@@ -9,65 +9,33 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pyspark.errors import StreamingQueryException
-from pyspark.sql import functions as F
 
 from holdfast.client.core.errors import ClientError
+from holdfast.durability.core.retries import Retries
+from holdfast.durability.follow_query import FollowOptions, begin_query
 from holdfast.durability.followed_topics import FollowedTopics
 from holdfast.durability.java import NoJava
 from holdfast.durability.ledger import topics_named
 from holdfast.durability.ledger_files import UnreadableLedger, ledger_files
-from holdfast.durability.micro_batches import (
-    EARLY_RULES,
-    EXPIRED,
-    LINE_COLUMNS,
-    LOG_COLUMNS,
-    FollowState,
-    Step,
-)
-from holdfast.durability.session import local_path, start_session, stop_session
+from holdfast.durability.micro_batches import EARLY_RULES, EXPIRED, FollowState, Step
+from holdfast.durability.session import start_session, stop_session
 from holdfast.durability.spark_errors import SPARK_ERRORS, reason_of
 from holdfast.durability.verdict import SAMPLES_MAX, Verdict, inconclusive
 
-#: A micro-batch begins so often, if there is something new.
-TRIGGER = "1 second"
 _POLL_S = 0.2
 #: So long the micro-batch under way may take once the end has come.
 _LAST_STEP_S = 60.0
 #: The cluster is asked so often whether its topics are what they were.
 _LOOK_S = 10.0
 _LOOK_TIMEOUT_MS = 2_000
-#: A stream that has failed so often, and for longer than a read may be without progress, is given up.
-_ATTEMPTS = 3
+#: So long it may take in the end, when nothing else is asked any more.
+_LAST_LOOK_TIMEOUT_MS = 30_000
+#: Before a stream that has failed is begun again.
 _PAUSE_S = 1.0
-
-_READ_SCHEMA = (
-    "topic string, partition int, offset long, state string, producer string, pseq long, "
-    "value_crc32c long, timestampMs long, timestampType int, key_crc32c long, headers_crc32c long"
-)
-
-
-@dataclass(frozen=True, slots=True)
-class FollowOptions:
-    """What to follow, and for how long."""
-
-    #: file, or folder that gets ledger files
-    ledger: str
-    #: host:port[,host:port]
-    bootstrap_servers: str
-    #: folder for Spark's checkpoint and what is open; a later run with the same folder goes on there
-    state: str
-    master: str = "local[*]"
-    #: end after so many seconds; None: when `until` says so
-    seconds: float | None = None
-    #: fewer acknowledged sends (acks=all) prove nothing
-    acked_min: int = 1
-    #: longest time without progress of a read
-    timeout_ms: int = 60_000
 
 
 def run(
@@ -112,104 +80,151 @@ def follow(
         return verdict_of(state.steps(), topics.named, options.acked_min, (*topics.doubts, *doubts))
 
     stream = _Stream(spark, options, state, topics, lambda step: on_step(step, verdict()))
-    problem = None
-    patience = _Patience(options.timeout_ms)
     try:
-        while not is_time():
-            problem = _wait_for_topics(options, topics, is_time)
-            if problem is not None or not topics.read or is_time():
-                break
-            problem = stream.run(is_time)
-            if problem is None or state.finished > patience.finished:
-                patience = _Patience(options.timeout_ms, state.finished)
-            if problem is not None and patience.ends():
-                break
-            if problem is not None:
-                on_phase(f"Following: {problem}; it is tried again")
-                problem = None
-                stream.wait(is_time)
-        with suppress(ClientError):
-            topics.look(_LOOK_TIMEOUT_MS)
+        problem = _followed(stream, is_time, on_phase)
     except SPARK_ERRORS as error:
         problem = f"reading failed: {reason_of(error)}"
+    except OSError as error:
+        problem = f"following failed: {error}"
     if problem is None:
         return verdict() if topics.named else inconclusive(f"ledger: {options.ledger} names no topic")
     return verdict(problem) if state.steps() else inconclusive(problem)
 
 
-class _Patience:
-    """How often and how long a stream is begun again that fails before it has finished a micro-batch."""
+def _followed(stream: "_Stream", is_time: Callable[[], bool], on_phase: Callable[[str], None]) -> str | None:
+    """Until it is time; what speaks against a verdict then, None for nothing.
 
-    def __init__(self, timeout_ms: int, finished: int = 0) -> None:
-        self.finished = finished
-        self._left = _ATTEMPTS
-        self._until = time.monotonic() + timeout_ms / 1000
+    Raises: OSError, SPARK_ERRORS.
+    """
+    options, topics, retries = stream.options, stream.topics, stream.retries
+    while not is_time():
+        problem = _wait_for_topics(options, topics, is_time)
+        if problem is not None:
+            return problem
+        if not topics.read or is_time():
+            break
+        failure = stream.run(is_time)
+        if stream.untold is not None:
+            return f"what was found could not be told: {stream.untold}"
+        if failure is None:
+            continue
+        if retries.failed(failure, _now_ms()):
+            if not is_time():
+                on_phase(f"Following: {failure}; it is tried again")
+                stream.wait(is_time)
+        elif topics.withdraw_missing():
+            retries.allow_all(_now_ms())
+        else:
+            break
+    if retries.problem is None:
+        # what was read is only worth something if the topics are what they were
+        try:
+            topics.look(_LAST_LOOK_TIMEOUT_MS)
+        except ClientError as error:
+            return f"cluster: {error}"
+    return retries.problem
 
-    def ends(self) -> bool:
-        """After another failure."""
-        self._left -= 1
-        return self._left <= 0 and time.monotonic() >= self._until
 
-
-@dataclass
 class _Stream:
     """The query over ledgers and logs, begun again when there are more topics."""
 
-    spark: Any
-    options: FollowOptions
-    state: FollowState
-    topics: FollowedTopics
-    on_step: Callable[[Step], None]
+    def __init__(
+        self,
+        spark: Any,
+        options: FollowOptions,
+        state: FollowState,
+        topics: FollowedTopics,
+        on_step: Callable[[Step], None],
+    ) -> None:
+        self.options = options
+        self.topics = topics
+        self.retries = Retries(options.timeout_ms, _now_ms())
+        #: why `on_step` has failed: no read did, and another attempt would tell the same again
+        self.untold: OSError | None = None
+        self._spark = spark
+        self._state = state
+        self._on_step = on_step
+        self._checkpoint = Path(options.state) / "checkpoint"
 
     def run(self, is_time: Callable[[], bool]) -> str | None:
-        """Until it is time, or there are more topics to read; why it has failed, if it has."""
-        read = self.topics.subscribed = self.topics.read
-        query = self._begin(read)
-        looked = time.monotonic()
+        """Until it is time, or there are more topics to read; why it has ended before, if it has."""
+        read = self.topics.begin()
+        query = begin_query(self._spark, self.options, read, self._checkpoint, self._step)
+        failure = None
         try:
-            while query.isActive and not is_time() and set(self.topics.read) <= set(read):
-                query.awaitTermination(_POLL_S)
-                if time.monotonic() - looked >= (_POLL_S if self.topics.are_awaited else _LOOK_S):
-                    with suppress(ClientError):
-                        self.topics.look(_LOOK_TIMEOUT_MS)
-                    looked = time.monotonic()
-            _finish_step(query, self.state)
+            self._attend(query, lambda: is_time() or not set(self.topics.read) <= set(read))
+            if not self._finish_step(query):
+                failure = f"the micro-batch under way was not finished within {_LAST_STEP_S:.0f} s"
+            if not query.isActive:
+                failure = _why_ended(query.exception())
         except StreamingQueryException as error:
-            return f"reading failed: {reason_of(error)}"
-        query.stop()
-        return None
+            failure = _why_ended(error)
+        finally:
+            query.stop()
+            # what was completed before the failure does not speak against it later
+            self._hear_of_commits()
+        return failure
 
     def wait(self, is_time: Callable[[], bool]) -> None:
         """Before it is begun again. What there is now may be less than there was."""
         until = time.monotonic() + _PAUSE_S
         while not is_time() and time.monotonic() < until:
             time.sleep(_POLL_S)
+        self._look()
+
+    def _step(self, frame: Any, batch: int) -> None:
+        step = self._state.take(frame, batch)
+        try:
+            self._on_step(step)
+        except OSError as error:
+            self.untold = error
+            raise
+
+    def _attend(self, query: Any, is_enough: Callable[[], bool]) -> None:
+        """While the query runs. Raises: StreamingQueryException."""
+        was_triggered = False
+        looked = time.monotonic()
+        while query.isActive and not is_enough():
+            query.awaitTermination(_POLL_S)
+            self._hear_of_commits()
+            is_triggered = query.status["isTriggerActive"]
+            if was_triggered and not is_triggered and query.isActive:
+                self.retries.went_on(_now_ms())
+            was_triggered = is_triggered
+            if time.monotonic() - looked >= (_POLL_S if self.topics.are_awaited else _LOOK_S):
+                self._look()
+                looked = time.monotonic()
+
+    def _finish_step(self, query: Any) -> bool:
+        """What the micro-batch under way has read counts: the first of a cold Spark takes longest, and
+        without it nothing would be proved. False when it takes too long. Raises: StreamingQueryException."""
+        before, until = self._committed(), time.monotonic() + _LAST_STEP_S
+        while query.isActive and query.status["isTriggerActive"] and self._committed() == before:
+            if time.monotonic() >= until:
+                return False
+            query.awaitTermination(_POLL_S)
+        return True
+
+    def _look(self) -> None:
+        # no answer is none of the stream's problems: before anything is told the cluster is asked again
         with suppress(ClientError):
             self.topics.look(_LOOK_TIMEOUT_MS)
 
-    def _begin(self, topics: Sequence[str]) -> Any:
-        read = _lines(self.spark, self.options).unionByName(
-            _records(self.spark, self.options, topics), allowMissingColumns=True
-        )
-        return (
-            read.writeStream.foreachBatch(self._step)
-            .option("checkpointLocation", local_path(Path(self.options.state) / "checkpoint"))
-            .trigger(processingTime=TRIGGER)
-            .start()
-        )
+    def _hear_of_commits(self) -> None:
+        self.retries.completed(self._committed(), _now_ms())
 
-    def _step(self, frame: Any, batch: int) -> None:
-        self.on_step(self.state.take(frame, batch))
+    def _committed(self) -> int:
+        """The last micro-batch that Spark does not repeat, -1 for none."""
+        there = (self._checkpoint / "commits").glob("[0-9]*")
+        return max((int(path.name) for path in there if path.name.isdecimal()), default=-1)
 
 
-def _finish_step(query: Any, state: "FollowState") -> None:
-    """What the micro-batch under way has read counts: the first of a cold Spark takes longest, and without it
-    nothing would be proved."""
-    finished, until = state.finished, time.monotonic() + _LAST_STEP_S
-    while query.isActive and query.status["isTriggerActive"] and state.finished == finished:
-        if time.monotonic() >= until:
-            return
-        query.awaitTermination(_POLL_S)
+def _why_ended(error: Exception | None) -> str:
+    return f"reading failed: {'the stream was stopped' if error is None else reason_of(error)}"
+
+
+def _now_ms() -> int:
+    return time.monotonic_ns() // 1_000_000
 
 
 def verdict_of(
@@ -248,36 +263,15 @@ def _wait_for_topics(
 ) -> str | None:
     """Until there is a topic to read, or none to wait for; why it is not known whether there is one."""
     while True:
-        with suppress(UnreadableLedger, OSError):
-            topics.heard(dict.fromkeys(topics_named(ledger_files(options.ledger)), ()))
+        named: set[str] = set()
+        with suppress(UnreadableLedger, OSError):  # the stream reads them, and says what is wrong
+            named = topics_named(ledger_files(options.ledger))
+        topics.heard(dict.fromkeys(named, ()))
         if topics.named:
             try:
                 topics.look()
             except ClientError as error:
                 return f"cluster: {error}"
-        if topics.read or (topics.there and not topics.are_awaited) or is_time():
+        if topics.read or (topics.named and not topics.are_awaited) or is_time():
             return None
         time.sleep(_POLL_S)
-
-
-def _lines(spark: Any, options: FollowOptions) -> Any:
-    read = spark.readStream.format("holdfast.ledger").load(options.ledger)
-    return read.select(F.lit(0).alias("origin"), *LINE_COLUMNS)
-
-
-def _records(spark: Any, options: FollowOptions, topics: Sequence[str]) -> Any:
-    read = (
-        spark.readStream.format("holdfast")
-        .schema(_READ_SCHEMA)
-        .option("kafka.bootstrap.servers", options.bootstrap_servers)
-        .option("subscribe", ",".join(topics))
-        .option("startingOffsets", "earliest")
-        .option("failOnDataLoss", "false")
-        .option("parseValues", "true")
-        .option("includeTimestampMs", "true")
-        .option("kafkaConsumer.pollTimeoutMs", str(options.timeout_ms))
-        .load()
-    )
-    of_producer = F.when(F.col("timestampType") == 0, F.col("timestampMs")).alias("timestamp_ms")
-    names = [name for name in LOG_COLUMNS if name != "timestamp_ms"]
-    return read.select(F.lit(1).alias("origin"), of_producer, *names)

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from holdfast.client.core.errors import ClientError
-from holdfast.durability.cluster_look import log_starts, look_now, why_compacted
+from holdfast.durability.cluster_look import TopicNow, log_starts, look_now, why_compacted
 from holdfast.durability.ledger_files import why_made_again
 from holdfast.protocol.errors import ErrorCode
 
@@ -27,16 +27,17 @@ class FollowedTopics:
         self._lock = threading.Lock()
         #: topic -> topic ids that acknowledged, as producers wrote them down
         self._ids: dict[str, set[str]] = {}
-        #: those of the ledgers that there are, sorted
-        self.there: tuple[str, ...] = ()
-        #: what the stream reads now
-        self.subscribed: tuple[str, ...] = ()
+        #: those that a stream has begun to read: one of them that is not there now is no topic to come
+        self._begun: frozenset[str] = frozenset()
+        #: those of the ledgers that there were when the cluster was asked last
+        self._there: frozenset[str] = frozenset()
         #: topic -> why nothing more is said of it
-        self.withdrawn: dict[str, str] = {}
+        self._withdrawn: dict[str, str] = {}
         if self._path.is_file():
             kept = json.loads(self._path.read_text(encoding="utf-8"))
             self._ids = {topic: set(ids) for topic, ids in kept["topic_ids"].items()}
-            self.withdrawn = dict(kept["withdrawn"])
+            self._begun = frozenset(kept["begun"])
+            self._withdrawn = dict(kept["withdrawn"])
 
     @property
     def named(self) -> tuple[str, ...]:
@@ -44,66 +45,120 @@ class FollowedTopics:
         return tuple(sorted(self._ids))
 
     @property
+    def withdrawn(self) -> tuple[str, ...]:
+        """Those of which nothing more is said, sorted."""
+        return tuple(sorted(self._withdrawn))
+
+    @property
     def read(self) -> tuple[str, ...]:
-        """Those that there are and that are judged, sorted."""
-        return tuple(topic for topic in self.there if topic not in self.withdrawn)
+        """Those to read, sorted. One that was begun is among them until it is withdrawn, also while a broker
+        does not know it: a stream that went on without it would pass over its records."""
+        return tuple(sorted((self._there | self._begun) - self._withdrawn.keys()))
 
     @property
     def are_awaited(self) -> bool:
         """The ledgers name a topic that there was not when the cluster was asked last."""
-        return not self._ids.keys() <= {*self.there, *self.withdrawn}
+        return bool(self._missing())
 
     @property
     def doubts(self) -> tuple[str, ...]:
         """What is not judged, as a verdict says it."""
-        missing = sorted(self._ids.keys() - {*self.there, *self.withdrawn})
-        return (
-            *(reason for _, reason in sorted(self.withdrawn.items())),
-            *(f"topic {topic}: there is none of that name, nothing of it was judged" for topic in missing),
-        )
+        with self._lock:
+            return (
+                *(reason for _, reason in sorted(self._withdrawn.items())),
+                *(
+                    _why_gone(topic)
+                    if topic in self._begun
+                    else f"topic {topic}: there is none of that name, nothing of it was judged"
+                    for topic in self._missing()
+                ),
+            )
 
     def heard(self, topic_ids: Mapping[str, Collection[str]]) -> None:
-        """Lines name these topics, and those ids acknowledged."""
+        """Lines name these topics, and those ids acknowledged. Raises: OSError."""
         with self._lock:
-            before = {topic: set(ids) for topic, ids in self._ids.items()}
-            for topic, ids in topic_ids.items():
-                self._ids.setdefault(topic, set()).update(ids)
-            if self._ids != before:
-                self._keep()
+            ids = {topic: set(known) for topic, known in self._ids.items()}
+            for topic, more in topic_ids.items():
+                ids.setdefault(topic, set()).update(more)
+            self._keep(ids, self._begun, self._withdrawn)
+
+    def begin(self) -> tuple[str, ...]:
+        """What a stream is to read from now on: `read`. Raises: OSError."""
+        with self._lock:
+            read = self.read
+            self._keep(self._ids, self._begun.union(read), self._withdrawn)
+            return read
 
     def look(self, timeout_ms: int | None = None) -> None:
-        """Ask which topics there are, and which cannot be judged from now on. Raises: ClientError."""
+        """Ask which topics there are, and which cannot be judged from now on.
+
+        Raises: ClientError, OSError.
+        """
         timeout_ms = self._timeout_ms if timeout_ms is None else min(timeout_ms, self._timeout_ms)
         found = look_now(self._bootstrap_servers, self.named, timeout_ms)
         with self._lock:
-            self.there = tuple(sorted(found))
-            before = dict(self.withdrawn)
-            for topic, now in found.items():
-                others = sorted(self._ids[topic] - {now.topic_id})
-                if others:
-                    self.withdrawn.setdefault(topic, why_made_again(topic, others, now.topic_id))
-                elif now.is_compacted:
-                    self.withdrawn.setdefault(topic, why_compacted([topic]))
-            if self.withdrawn != before:
-                self._keep()
+            self._take(found)
 
     def look_at(self, places: Collection[tuple[str, int]]) -> dict[tuple[str, int], int]:
         """Before something is said of these: what `look` does, and where those logs that are judged begin.
-        Raises: ClientError, also for a topic that is subscribed to and not there."""
-        self.look()
-        topics = {topic for topic, _ in places}
-        for topic in sorted(topics.intersection(self.subscribed).difference(self.there)):
-            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            raise ClientError(f"topic {topic}: {code.name}", code)
-        judged = [place for place in places if place[0] in self.read]
+
+        Raises: ClientError, also for a topic that is judged and not there; OSError.
+        """
+        found = look_now(self._bootstrap_servers, self.named, self._timeout_ms)
+        with self._lock:
+            self._take(found)
+            # by this answer, and no other that comes meanwhile
+            judged = [place for place in places if place[0] not in self._withdrawn]
+        for topic, _ in sorted(judged):
+            if topic not in found:
+                code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                raise ClientError(f"topic {topic}: {code.name}", code)
         return log_starts(self._bootstrap_servers, judged, self._timeout_ms) if judged else {}
 
-    def _keep(self) -> None:
+    def withdraw_missing(self) -> bool:
+        """Say nothing more of the topics that were begun and are not there: brokers had the time to hear of
+        them. False when there is none, or when the cluster does not say so now. Raises: OSError."""
+        try:
+            self.look()
+        except ClientError:
+            return False
+        with self._lock:
+            gone = self._begun.intersection(self._missing())
+            self._withdraw({topic: _why_gone(topic) for topic in gone})
+            return bool(gone)
+
+    def _missing(self) -> list[str]:
+        return sorted(self._ids.keys() - self._there - self._withdrawn.keys())
+
+    def _take(self, found: Mapping[str, TopicNow]) -> None:
+        self._there = frozenset(found)
+        reasons = {}
+        for topic, now in found.items():
+            others = sorted(self._ids[topic] - {now.topic_id})
+            if others:
+                reasons[topic] = why_made_again(topic, others, now.topic_id)
+            elif now.is_compacted:
+                reasons[topic] = why_compacted([topic])
+        self._withdraw(reasons)
+
+    def _withdraw(self, reasons: Mapping[str, str]) -> None:
+        self._keep(self._ids, self._begun, {**reasons, **self._withdrawn})
+
+    def _keep(self, ids: dict[str, set[str]], begun: frozenset[str], withdrawn: dict[str, str]) -> None:
+        """On disk first: what is not there would be forgotten by the next run."""
+        if (ids, begun, withdrawn) == (self._ids, self._begun, self._withdrawn):
+            return
         kept = {
-            "topic_ids": {topic: sorted(ids) for topic, ids in self._ids.items()},
-            "withdrawn": self.withdrawn,
+            "topic_ids": {topic: sorted(known) for topic, known in ids.items()},
+            "begun": sorted(begun),
+            "withdrawn": withdrawn,
         }
         self._path.parent.mkdir(parents=True, exist_ok=True)
         beside = self._path.with_suffix(".tmp")
         beside.write_text(json.dumps(kept), encoding="utf-8")
         beside.replace(self._path)
+        self._ids, self._begun, self._withdrawn = ids, begun, withdrawn
+
+
+def _why_gone(topic: str) -> str:
+    return f"topic {topic}: it was read, and there is none of that name now; nothing more of it was judged"

@@ -222,8 +222,6 @@ class FollowState:
     #: None: every topic is as it was
     topics: FollowedTopics | None = None
     _steps: dict[int, Step] = field(default_factory=dict)
-    #: micro-batches that this process has finished
-    finished: int = 0
 
     def steps(self) -> list[Step]:
         """All that were finished, those of earlier runs too, in order."""
@@ -242,7 +240,6 @@ class FollowState:
         path.with_suffix(".tmp").write_text(step.as_json(), encoding="utf-8")
         path.with_suffix(".tmp").replace(path)
         self._steps[batch] = step
-        self.finished += 1
         for name in ("open_sends", "open_log", "positions"):
             self._forget(name, batch - 1)
         return step
@@ -284,7 +281,7 @@ class FollowState:
 
     def _of_judged(self, frame: Any) -> Any:
         """The rows without those of topics of which nothing more is said."""
-        gone = [] if self.topics is None else sorted(self.topics.withdrawn)
+        gone = [] if self.topics is None else list(self.topics.withdrawn)
         return frame.where(~F.coalesce(F.col("topic").isin(gone), F.lit(False))) if gone else frame
 
     def _findings(self, spark: Any) -> tuple[dict[str, int], dict[str, list[dict[str, Any]]]]:

@@ -1,0 +1,176 @@
+"""`holdfast validate --follow` when reads fail: each attempt ends in progress, or in a doubt with its reason.
+
+The query is planted, the cluster speaks over the real wire, and time passes when it is asked for.
+"""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import StreamingQueryException
+
+from holdfast.durability import follow as following
+from holdfast.durability.core.retries import ATTEMPTS
+from holdfast.durability.follow_query import FollowOptions
+from holdfast.durability.verdict import Verdict
+from holdfast.protocol.errors import ErrorCode
+from tests.spark.planted_log import PlantedLogs
+from tests.spark.test_follow import lines
+
+pytestmark = pytest.mark.spark
+
+HOUR_MS = 3_600_000
+FAILED = "t-0: nothing came from offset 1"
+
+
+class Query:
+    """Does one thing each time it is waited for."""
+
+    def __init__(self, folder: Path, *acts: str) -> None:
+        self._folder = folder
+        self._acts = list(acts)
+        self._error: Exception | None = None
+        self.isActive = True
+        self.status = {"isTriggerActive": False}
+
+    def awaitTermination(self, seconds: float) -> None:
+        act = self._acts.pop(0) if self._acts else "nothing"
+        self.status["isTriggerActive"] = act == "looks for news"
+        if act.startswith("completes "):
+            (self._folder / "checkpoint" / "commits").mkdir(parents=True, exist_ok=True)
+            (self._folder / "checkpoint" / "commits" / act.split()[1]).touch()
+        if act.endswith(("fails", "fails unheard")):
+            self.isActive, self._error = False, StreamingQueryException(FAILED)
+        if act == "is stopped":
+            self.isActive = False
+        if act.endswith("fails"):
+            raise StreamingQueryException(FAILED)
+
+    def exception(self) -> Exception | None:
+        return self._error
+
+    def stop(self) -> None:
+        self.isActive = False
+
+
+class Planted:
+    """A follower whose queries do what a script says, one line an attempt; it ends with the last line."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, node: PlantedLogs) -> None:
+        self._folder = folder
+        self._node = node
+        self._monkeypatch = monkeypatch
+        self.begun: list[tuple[str, ...]] = []
+        self.phases: list[str] = []
+        (folder / "ledger").mkdir()
+        (folder / "ledger" / "r.p.1.jsonl").write_text(lines(0) + lines(1, topic="u", first=1))
+        facts = {"sent": 2, "acked": 2, "ok": 2, "served": 2}
+        step = {"batch": 0, "counts": {}, "samples": {}, "facts": facts, "doubts": []}
+        (folder / "state" / "steps").mkdir(parents=True)
+        (folder / "state" / "steps" / "0.json").write_text(json.dumps(step))
+
+    def run(self, *script: tuple[str, ...], each: Callable[[], None] = lambda: None) -> Verdict:
+        left = [Query(self._folder / "state", *acts) for acts in script]
+        now: Iterator[int] = iter(range(0, 1 << 62, HOUR_MS))
+
+        def begin(spark: Any, options: Any, topics: tuple[str, ...], *_: Any) -> Query:
+            self.begun.append(topics)
+            each()
+            return left.pop(0)
+
+        self._monkeypatch.setattr(following, "begin_query", begin)
+        self._monkeypatch.setattr(following, "_now_ms", lambda: next(now))
+        self._monkeypatch.setattr(following, "_PAUSE_S", 0.0)
+        state, ledger = str(self._folder / "state"), str(self._folder / "ledger")
+        options = FollowOptions(ledger, self._node.address, state)
+        # after the last line: what comes of it is heard of
+        polls = iter(range(10))
+
+        def is_over() -> bool:
+            return not left and next(polls, None) is None
+
+        return following.follow(None, options, is_over=is_over, on_phase=self.phases.append)
+
+
+@pytest.fixture
+def node() -> Iterator[PlantedLogs]:
+    with PlantedLogs({("t", 0): [], ("u", 0): []}) as node:
+        yield node
+
+
+@pytest.fixture
+def planted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, node: PlantedLogs) -> Planted:
+    return Planted(tmp_path, monkeypatch, node)
+
+
+@pytest.mark.parametrize("act", ["fails", "fails unheard"])
+def test_a_read_that_fails_last_is_in_the_verdict(planted: Planted, act: str) -> None:
+    verdict = planted.run(("completes 0", act), ())
+    assert planted.phases == [f"Following: reading failed: {FAILED}; it is tried again"]
+    assert (verdict.exit_code, verdict.doubts) == (6, (f"reading failed: {FAILED}",))
+
+
+def test_a_stream_that_ends_by_itself_proves_nothing(planted: Planted) -> None:
+    verdict = planted.run(("is stopped",), ())
+    assert (verdict.exit_code, verdict.doubts) == (6, ("reading failed: the stream was stopped",))
+
+
+@pytest.mark.parametrize("progress", [("completes 1",), ("looks for news", "finds none")])
+def test_a_read_that_fails_is_good_again_once_the_stream_has_gone_on(
+    planted: Planted, progress: tuple[str, ...]
+) -> None:
+    verdict = planted.run(("completes 0", "fails"), progress)
+    assert (verdict.exit_code, verdict.doubts) == (0, ())
+
+
+def test_what_was_completed_before_a_failure_takes_nothing_back(planted: Planted) -> None:
+    """Also by an earlier run."""
+    assert planted.run(("completes 3 and fails",), ("nothing",)).exit_code == 6
+    assert planted.run(("fails",), ("nothing",)).exit_code == 6
+
+
+def test_attempts_without_progress_come_to_an_end(planted: Planted) -> None:
+    verdict = planted.run(*[("completes 0", "fails")] * (ATTEMPTS + 1))
+    assert len(planted.begun) == ATTEMPTS
+    assert (verdict.exit_code, verdict.doubts) == (6, (f"reading failed: {FAILED}",))
+
+
+def test_a_topic_that_is_gone_for_good_is_withdrawn_and_others_are_read(
+    planted: Planted, node: PlantedLogs
+) -> None:
+    script = [*[("fails",)] * ATTEMPTS, ("fails",), ("completes 0",)]
+    verdict = planted.run(*script, each=lambda: node.hide("u"))
+    assert planted.begun == [*[("t", "u")] * ATTEMPTS, ("t",), ("t",)]
+    assert verdict.exit_code == 6
+    assert verdict.doubts == (
+        "topic u: it was read, and there is none of that name now; nothing more of it was judged",
+    )
+
+
+def test_a_topic_that_was_not_known_for_a_while_is_judged_again(planted: Planted, node: PlantedLogs) -> None:
+    visits = iter([lambda: node.hide("u"), node.show])
+    verdict = planted.run(("fails",), ("completes 0",), each=lambda: next(visits)())
+    assert planted.begun == [("t", "u")] * 2
+    assert (verdict.exit_code, verdict.doubts) == (0, ())
+
+
+def test_a_state_folder_that_takes_nothing_ends_following_with_its_reason(
+    planted: Planted, tmp_path: Path
+) -> None:
+    (tmp_path / "state" / "topics.tmp").mkdir()
+    verdict = planted.run(())
+    assert verdict.exit_code == 6
+    (doubt,) = verdict.doubts
+    assert doubt.startswith("following failed: [Errno 21] Is a directory")
+
+
+def test_topics_that_cannot_be_asked_about_in_the_end_prove_nothing(
+    planted: Planted, node: PlantedLogs
+) -> None:
+    verdict = planted.run(
+        ("completes 0",), each=lambda: node.refuse_configs("t", ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    )
+    assert verdict.exit_code == 6
+    assert verdict.doubts == ("cluster: cleanup.policy of topic t: CLUSTER_AUTHORIZATION_FAILED: not told",)
