@@ -6,8 +6,10 @@ Owns the session's configuration and the environment of driver and workers; know
 import logging
 import os
 import re
+import signal
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -63,7 +65,7 @@ def start_session(master: str = "local[*]", app_name: str = "holdfast", *, is_sh
     builder = SparkSession.builder.master(master).appName(app_name)
     for key, value in _settings(master, is_short=is_short).items():
         builder = builder.config(key, value)
-    with _chatter_of_a_start():
+    with _chatter_of_a_start(), keep_interrupts():
         spark = builder.getOrCreate()
     # two tasks for each core are enough to even out; the default of 200 costs more than the work itself
     spark.conf.set("spark.sql.shuffle.partitions", 2 * spark.sparkContext.defaultParallelism)
@@ -78,6 +80,18 @@ def stop_session(spark: Any) -> None:
 
     with suppress(Py4JError, OSError):
         spark.stop()
+
+
+@contextmanager
+def keep_interrupts() -> Iterator[None]:
+    """SIGINT has the same handler afterwards: a Spark that starts takes it, and a Ctrl-C would end with a
+    KeyboardInterrupt what is to end with a verdict."""
+    handler = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        if handler is not None and threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, handler)
 
 
 @contextmanager
