@@ -92,6 +92,10 @@ PURGATORY_MAX = 20_000
 class Broker:
     """One broker. Only `handle` changes it."""
 
+    #: both as of the look that the visits of silent followers' partitions go by
+    _silence: Silence
+    _quiet_since_ms: dict[int, int | None]
+
     def __init__(
         self, config: BrokerConfig, identity: Identity, now_ms: int, lineage: MetadataLineage | None = None
     ) -> None:
@@ -127,8 +131,7 @@ class Broker:
         self.groups = replica_manager.groups
         self._shrink_ms = now_ms
         self._silent_followers = SilentFollowers(config.replica_silent_ms, config.replica_lag_ms_max, now_ms)
-        self._silence = Silence(frozenset(), frozenset())  # as of the look that the visits follow
-        self._quiet_since_ms: dict[int, int | None] = {}
+        self._silence, self._quiet_since_ms = Silence(frozenset(), frozenset()), {}
         self._passes = replica_manager.passes
         self._handlers: dict[type, Callable[[Any, int], None]] = {
             RequestReceived: self._on_request,

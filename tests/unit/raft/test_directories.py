@@ -155,6 +155,7 @@ async def test_a_voter_whose_directory_is_alive_keeps_it(cluster: Cluster) -> No
     assert (await cluster.ask(leader, fetch)).error_code == ErrorCode.INVALID_VOTER_KEY
     answer = await cluster.readmit(leader, voter.id, b"x" * 16)
     assert answer.error_code == ErrorCode.REQUEST_TIMED_OUT
+    assert answer.error_message is not None
     assert "stop that process" in answer.error_message
     await voter.kill()
     await cluster.clock.advance(3_000)
