@@ -461,7 +461,8 @@ class QuorumController:
         if not self._is_active:
             return []
         effects = self._write(lambda draft: self._cluster.check_sessions(draft, now_ms), now_ms)
-        if self._is_taking_over:
+        # not while a broker leaves in slices: it counts as active until the last, and would be elected again
+        if self._is_taking_over and not self._cluster.is_busy:
             effects += self._write(self._elect_after_take_over, now_ms)
         if self._next_unclean_pass_ms is not None and now_ms >= self._next_unclean_pass_ms:
             self._next_unclean_pass_ms = self._unclean_pass_after(now_ms)

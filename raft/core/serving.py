@@ -27,7 +27,7 @@ from holdfast.raft.core import answers, election, voter_changes
 from holdfast.raft.core.effects import RaftRequest, Read, ReadPiece
 from holdfast.raft.core.leadership import Leader
 from holdfast.raft.core.member import Member
-from holdfast.raft.core.progress import NEVER_MS, UNKNOWN_OFFSET, ParkedFetch, Progress
+from holdfast.raft.core.progress import UNKNOWN_OFFSET, ParkedFetch, Progress
 from holdfast.raft.core.quorum import FIRST_EPOCH, LogPosition
 from holdfast.raft.core.snapshot_format import SnapshotId
 
@@ -184,7 +184,7 @@ def _add_voter(member: Member, token: int, request: AddRaftVoterRequest) -> None
         text = f"voter {request.voter_id} has directory {directory_id.hex()} already: nothing is to be done"
         member.reply(token, answers.not_added((ErrorCode.DUPLICATE_VOTER, text)))
         return
-    refusal = _check_replaced(member, voter, request, directory_id)
+    refusal = _check_replaced(member, leader, voter, request, directory_id)
     if refusal is not None:
         member.reply(token, answers.not_added(refusal))
         return
@@ -195,16 +195,16 @@ def _add_voter(member: Member, token: int, request: AddRaftVoterRequest) -> None
 
 
 def _check_replaced(
-    member: Member, voter: Progress, request: AddRaftVoterRequest, directory_id: bytes
+    member: Member, leader: Leader, voter: Progress, request: AddRaftVoterRequest, directory_id: bytes
 ) -> answers.Refusal | None:
     """Why the voter's directory is not replaced: one that is alive must stay, or a wrong word of an operator
     ends a quorum for good; and only one that was heard of can take its place."""
     if directory_id != voter.refused_directory:
         text = f"voter {request.voter_id} does not fetch with directory {directory_id.hex()}"
         return ErrorCode.INVALID_REQUEST, f"{text}: start it, or correct the id"
-    if voter.heard_ms != NEVER_MS and member.now_ms - voter.heard_ms < member.config.fetch_timeout_ms:
+    if member.now_ms - max(leader.elected_at_ms, voter.heard_ms) < member.config.fetch_timeout_ms:
         return ErrorCode.REQUEST_TIMED_OUT, (
-            f"voter {request.voter_id} has just fetched with the directory that the log names: stop that "
+            f"voter {request.voter_id} may still fetch with the directory that the log names: stop its "
             "process, and ask again"
         )
     return None

@@ -289,7 +289,7 @@ class Lifecycle:
 
     def failed(self, now_ms: int) -> None:
         """No answer came, or one from a node that is not the active controller."""
-        self._in_flight = False
+        self._in_flight, self._refusal = False, None
         self._retry(now_ms)
 
     def _retry(self, now_ms: int) -> None:

@@ -399,7 +399,7 @@ class ClusterControl:
         # With each heartbeat: a follower may have room now, or be in the ISR again.
         session.must_hand_over = bool(low_on_space)
         if low_on_space != session.low_on_space:
-            session.low_on_space = low_on_space
+            session.low_on_space, session.handed_over = low_on_space, PartitionPass()
             session.short = frozenset(
                 PartitionId(row.topic_id, index) for row in low_on_space for index in row.partitions
             )
@@ -437,6 +437,11 @@ class ClusterControl:
         """The broker has too little room for records of that partition, as it last reported."""
         session = self._sessions.get(broker_id)
         return session is not None and key in session.short
+
+    @property
+    def is_busy(self) -> bool:
+        """Some broker leaves or returns, and not all of its partitions were visited yet."""
+        return bool(self._unfinished)
 
     @property
     def short_count(self) -> int:

@@ -167,6 +167,16 @@ def test_a_broker_that_gives_up_says_what_the_controller_said() -> None:
     assert reason.text.endswith("; the controller said: no")
 
 
+def test_a_broker_whose_controllers_are_gone_by_then_asks_for_them() -> None:
+    life = lifecycle()
+    life.next_request(0, 0)
+    life.registered(refused(ErrorCode.DUPLICATE_BROKER_REGISTRATION), 30_000)
+    life.failed(59_000)
+    reason = life.check_times(60_000)
+    assert reason is not None
+    assert "are the controllers of controller.quorum.voters up" in reason.text
+
+
 @pytest.mark.parametrize("code", [ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED])
 def test_a_lost_registration_is_made_again_as_unclean(code: ErrorCode) -> None:
     """R24: and nothing is led before the new one was replayed (N-2)."""

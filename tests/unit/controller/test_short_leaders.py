@@ -10,6 +10,7 @@ from holdfast.metadata.partition import PartitionRegistration
 from holdfast.metadata.records import TopicRecord
 from holdfast.protocol.messages.broker_registration import OfflineTopic
 from tests.unit.controller.harness import Quorum, make_config
+from tests.unit.controller.test_recovery_in_slices import go_on
 
 TOPIC_ID = b"t" * 16
 MINUTE_MS = 60_000
@@ -80,6 +81,17 @@ def test_leader_stays_where_no_follower_may_take_over_and_moves_once_one_may(
         quorum.heartbeat(broker_id)
     quorum.heartbeat(1, low_on_space=short(0))
     assert leaders(quorum) == [2]
+
+
+def test_a_later_report_is_about_the_partitions_that_it_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not about what was left of the one before."""
+    monkeypatch.setattr(short_leaders, "PASS_MAX", 1)
+    quorum = led_by_1(4)
+    quorum.heartbeat(1, low_on_space=short(0, 1, 2))
+    assert leaders(quorum) == [2, 1, 1, 1]
+    quorum.heartbeat(1, low_on_space=short(3))
+    go_on(quorum)
+    assert leaders(quorum) == [2, 1, 1, 2]
 
 
 def test_two_short_brokers_do_not_pass_a_leadership_to_and_fro() -> None:

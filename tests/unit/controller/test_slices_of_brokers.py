@@ -2,6 +2,7 @@
 
 import pytest
 
+from holdfast.controller.core import quorum_controller
 from holdfast.controller.core.brokers import cluster_control
 from holdfast.metadata.partition import PartitionRegistration
 from holdfast.protocol.errors import ErrorCode
@@ -117,6 +118,30 @@ def test_a_killed_broker_whose_session_lives_is_fenced_with_its_last_slice(quoru
     assert (led_by(quorum, 1), quorum.unfenced()) == (0, [2, 3])
     answer = quorum.register(1)
     assert (answer.error_code, answer.clean_shutdown) == (ErrorCode.NONE, False)
+
+
+@pytest.mark.parametrize("leaves", ["vanishes", "restarts"])
+def test_a_broker_that_leaves_is_not_elected_again_by_a_takeover(
+    quorum: Quorum, monkeypatch: pytest.MonkeyPatch, leaves: str
+) -> None:
+    """It counts as active until its last slice: each would undo the other for ever."""
+    monkeypatch.setattr(quorum_controller, "SLICE_RECORDS_MAX", SLICE)
+    create(quorum, "alone", -1, -1, *[(3,)] * 30)
+    quorum.vanish(3)
+    go_on(quorum)
+    quorum.register(3, previous_broker_epoch=quorum.image.brokers[3].broker_epoch)
+    quorum.heartbeat(3)
+    for _ in range(3):  # it returns, and leads some again
+        quorum.fire_timer(quorum.now_ms)
+    quorum.fail_over()
+    quorum.heartbeat(3)
+    if leaves == "vanishes":
+        quorum.vanish(3)
+    else:
+        quorum.register(3, previous_broker_epoch=quorum.image.brokers[3].broker_epoch)
+    assert go_on(quorum) < 20
+    assert quorum.unfenced() == [1, 2]
+    assert all(partition.leader is None for partition in quorum.topic("alone").partitions.values())
 
 
 def test_the_next_controller_begins_anew(quorum: Quorum) -> None:

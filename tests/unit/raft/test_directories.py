@@ -143,20 +143,37 @@ async def test_what_is_no_new_directory_of_another_voter_is_refused(
     assert asked_elsewhere.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
+async def fetch_as(cluster: Cluster, leader: Machine, voter_id: int, directory_id: bytes) -> None:
+    """A stranger fetches in the voter's name, with a directory of its own."""
+    row = FetchPartition(METADATA_TOPIC_ID, 0, leader.driver.raft_epoch, 0, 0, -1, 1000)
+    fetch = FetchRequest(
+        "test", voter_id, -1, 0, 1, 1000, (row,), voter_ids=(1, 2, 3), voter_directory_id=directory_id
+    )
+    assert (await cluster.ask(leader, fetch)).error_code == ErrorCode.INVALID_VOTER_KEY
+
+
+async def test_a_new_leader_knows_of_no_voter_yet_that_it_is_gone(cluster: Cluster) -> None:
+    first = await cluster.boot()
+    await cluster.clock.advance(600)
+    voter = next(machine for machine in cluster.machines.values() if machine is not first)
+    await first.kill()
+    leader = await cluster.leader(within_ms=5_000)
+    other = voter if leader is not voter else first
+    await fetch_as(cluster, leader, other.id, b"x" * 16)
+    answer = await cluster.readmit(leader, other.id, b"x" * 16)
+    assert answer.error_code == ErrorCode.REQUEST_TIMED_OUT
+
+
 async def test_a_voter_whose_directory_is_alive_keeps_it(cluster: Cluster) -> None:
     """Another process fetches in its name: one word of an operator would end the quorum for good."""
     leader = await cluster.boot()
     await cluster.clock.advance(600)
     voter = next(machine for machine in cluster.machines.values() if machine is not leader)
-    row = FetchPartition(METADATA_TOPIC_ID, 0, leader.driver.raft_epoch, 0, 0, -1, 1000)
-    fetch = FetchRequest(
-        "test", voter.id, -1, 0, 1, 1000, (row,), voter_ids=(1, 2, 3), voter_directory_id=b"x" * 16
-    )
-    assert (await cluster.ask(leader, fetch)).error_code == ErrorCode.INVALID_VOTER_KEY
+    await fetch_as(cluster, leader, voter.id, b"x" * 16)
     answer = await cluster.readmit(leader, voter.id, b"x" * 16)
     assert answer.error_code == ErrorCode.REQUEST_TIMED_OUT
     assert answer.error_message is not None
-    assert "stop that process" in answer.error_message
+    assert "stop its process" in answer.error_message
     await voter.kill()
     await cluster.clock.advance(3_000)
     assert (await cluster.readmit(leader, voter.id, b"x" * 16)).error_code == ErrorCode.NONE
