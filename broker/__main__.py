@@ -168,6 +168,7 @@ class BrokerNode:
             runtime, raft_config(config, folder), self._metadata_log, self.server, self._failed
         )
         self.server.peers.address_of = self._raft.address_of
+        self.server.peers.address_missed = self._raft.address_missed
         await self._listen()
         await self._raft.start()
         self.server.pump.post(Started())

@@ -52,6 +52,8 @@ class Peers:
         #: (host, port) of a controller, None when it is not known; by the configuration until the owner, who
         #: follows the metadata log, knows better (K30)
         self.address_of: Callable[[int], tuple[str, int] | None] = voters.get
+        #: hears where a controller was not reached
+        self.address_missed: Callable[[int, tuple[str, int]], None] = lambda controller_id, address: None
         self._post = post
         self._sources: dict[int, _SourceChannel] = {}
         self.controllers = Pool(runtime, self._client_id)
@@ -152,4 +154,8 @@ class Peers:
         address = self.address_of(controller_id)
         if address is None:
             raise NotConnected(f"where controller {controller_id} is reached is not known")
-        return await self.controllers.call(*address, request, timeout_ms)
+        try:
+            return await self.controllers.call(*address, request, timeout_ms)
+        except NetworkError:
+            self.address_missed(controller_id, address)
+            raise

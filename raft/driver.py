@@ -162,7 +162,7 @@ class RaftDriver:
             if config.is_voter
             else None
         )
-        self._peers = Peers(runtime, config, self._post, self.address_of)
+        self._peers = Peers(runtime, config, self._post, self.address_of, self.address_missed)
         self._reader = CommittedReader(log, self._deliver, self._fail, runtime.clock)
         self._snapshots = Snapshotter(runtime, config, log, self._writer, listener, self._post, self._fail)
         self._snapshots.jump_to = self._reader.jump_to
@@ -205,7 +205,7 @@ class RaftDriver:
                 directories.append(newest.id.offset - 1, named)
             if newest.header.voter_set:
                 sets.append(newest.id.offset - 1, newest.header.voter_set)
-            elif not state.kraft_version:
+            elif self._config.is_voter and not state.kraft_version:
                 check_snapshots_voters(log.folder, newest.header.voters, self._config)
         if starts:
             await load_voters(log, directories, sets, 0 if newest is None else newest.id.offset)
@@ -291,6 +291,11 @@ class RaftDriver:
         """(host, port) of a voter or the leader as this node knows it: by its log, by what peers say, by its
         configuration (K30). None when it does not."""
         return self._config.voters.get(node_id) if self._node is None else self._node.address_of(node_id)
+
+    def address_missed(self, node_id: int, address: tuple[str, int]) -> None:
+        """No connection to the node was made there: another address is tried, if one is known (K30)."""
+        if self._node is not None:
+            self._node.address_missed(node_id, address)
 
     @property
     def voter_ids(self) -> tuple[int, ...]:

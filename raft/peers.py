@@ -38,12 +38,15 @@ class Peers:
         config: RaftConfig,
         outcome: Callable[[Answered | SendFailed], None],
         address_of: Callable[[int], tuple[str, int] | None] | None = None,
+        address_missed: Callable[[int, tuple[str, int]], None] = lambda voter_id, address: None,
     ) -> None:
-        """`address_of` gives (host, port) of a voter, by default as configured."""
+        """`address_of` gives (host, port) of a voter, by default as configured; `address_missed` hears where
+        no connection was made."""
         self._runtime = runtime
         self._client_id = f"raft-{config.node_id}"
         self._connect_timeout_ms = config.request_timeout_ms
         self._address_of = address_of or config.voters.get
+        self._address_missed = address_missed
         self._links: dict[int, _Link] = {}
         self._outcome = outcome
         self._in_flight = 0
@@ -64,7 +67,7 @@ class Peers:
         link.waiting.append((effect, self._runtime.clock.now_ms() + effect.timeout_ms))
         if link.connecting is None:
             name = f"connect to voter {effect.voter_id}"
-            link.connecting = self._runtime.tasks.start(name, self._connect(link))
+            link.connecting = self._runtime.tasks.start(name, self._connect(effect.voter_id, link))
 
     async def quiet(self, timeout_ms: int) -> None:
         """Wait until every request has its outcome, or the time is over."""
@@ -102,12 +105,13 @@ class Peers:
             link.channel.close()
         self._fail_waiting(link, why)
 
-    async def _connect(self, link: _Link) -> None:
+    async def _connect(self, voter_id: int, link: _Link) -> None:
         channel = Channel(self._runtime, link.host, link.port, self._client_id)
         try:
             await channel.connect(self._connect_timeout_ms)
         except (NetworkError, CallRefused) as error:
             link.connecting = None
+            self._address_missed(voter_id, (link.host, link.port))
             self._fail_waiting(link, error)
             return
         link.connecting, link.channel = None, channel

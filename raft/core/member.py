@@ -41,6 +41,7 @@ from holdfast.raft.core.log_shape import LogShape
 from holdfast.raft.core.quorum import START_ANEW, BadQuorumState, QuorumState, Votes
 from holdfast.raft.core.roles import LEGAL_MOVES, Candidate, Follower, Prospective, Resigned, Role, Unattached
 from holdfast.raft.core.snapshot_format import SnapshotId
+from holdfast.raft.core.voter_addresses import VoterAddresses
 from holdfast.raft.core.voter_calls import VoterCalls
 from holdfast.raft.core.voter_directories import VoterDirectories
 from holdfast.raft.core.voter_sets import VoterSets, parse_endpoint
@@ -120,6 +121,7 @@ class Member:
         self.sets = sets or VoterSets()
         #: `{node: (host, port)}` of leaders that peers have told of and this log names not yet (K30)
         self._told_addresses: dict[int, tuple[str, int]] = {}
+        self.addresses = VoterAddresses(config.voters)
         #: the voters' ids, ascending, by the log's end, or by the configuration while the log names none
         self.voter_ids: tuple[int, ...] = ()
         #: the same without this node
@@ -261,7 +263,7 @@ class Member:
         named, told = self.sets.find(node_id), self._told_addresses.get(node_id)
         if named is None and told is None:
             named = self.sets.last_of(node_id)
-        return (named.host, named.port) if named is not None else told or self.config.voters.get(node_id)
+        return self.addresses.choose(node_id, told if named is None else (named.host, named.port))
 
     def told_of(self, leader_id: int, endpoint: str | None) -> None:
         """A peer says where the leader is reached. Peers whose log names no voters say nothing."""

@@ -182,6 +182,7 @@ def _go_on_upgrade(member: Member, leader: Leader, change: VoterChange) -> None:
         change.voters = tuple(
             Voter(id, directories[id], *member.config.voters[id]) for id in member.voter_ids
         )
+        change.deadline_ms = None
         member.out.append(VotersWanted())
     elif change.deadline_ms is not None and change.deadline_ms <= member.now_ms:
         leader.change = None

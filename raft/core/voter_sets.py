@@ -63,6 +63,8 @@ def _row(voters: tuple[Voter, ...], voter_id: int) -> Voter | None:
 def parse_endpoint(text: str | None) -> tuple[str, int] | None:
     """(host, port) of host:port; None for another text."""
     host, _, port = (text or "").rpartition(":")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]  # of IPv6
     if 0 < len(host) <= _HOST_MAX and port.isascii() and port.isdigit() and 0 < int(port) < 1 << 16:
         return host, int(port)
     return None
