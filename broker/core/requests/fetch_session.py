@@ -213,9 +213,9 @@ class FollowerSessions(Generic[T]):
     def release(self, key: T | None = None) -> None:
         """Make the held rows due, of one partition or of all."""
         for session in self._sessions.values():
-            for row in list(session.held_rows.values()):
-                if key is None or row.key == key:
-                    self.due(row)
+            keys = list(session.held_rows) if key is None else [key]
+            for row in [session.held_rows[one] for one in keys if one in session.held_rows]:
+                self.due(row)
 
     @property
     def holds_rows(self) -> bool:
