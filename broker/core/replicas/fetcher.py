@@ -530,7 +530,17 @@ class Fetchers:
             source.forgotten.clear()
         epoch = source.session_epoch
         rows: list[FetchPartition] = []
-        for key, row in list(islice(source.ready.items(), ROWS_MAX)):
+        is_on = self.quota.is_on
+        throttled_left = self.quota.request_bytes_max
+        for key, row in list(source.ready.items() if is_on else islice(source.ready.items(), ROWS_MAX)):
+            if len(rows) == ROWS_MAX:
+                break
+            max_bytes = self._max_bytes
+            if is_on and self._may_wait(row):
+                if throttled_left <= 0:
+                    continue  # others share this request
+                max_bytes = min(max_bytes, throttled_left)
+                throttled_left -= max_bytes
             del source.ready[key]
             log = row.partition.log
             row.state = RowState.OPEN
@@ -539,9 +549,6 @@ class Fetchers:
             row.listed_flushed_offset = log.flushed_offset
             row.listed_start_offset = log.durable_start_offset
             source.forgotten.pop(key, None)
-            max_bytes = self._max_bytes
-            if self.quota.is_on and self._may_wait(row):
-                max_bytes = min(max_bytes, self.quota.request_bytes_max)
             rows.append(
                 FetchPartition(
                     topic_id=key.topic_id,

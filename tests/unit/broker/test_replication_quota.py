@@ -8,7 +8,7 @@ from holdfast.broker.core.replicas.replication_quota import ReplicationQuota
 from holdfast.metadata.config_keys import LONG_MAX
 from holdfast.metadata.records import ConfigRecord, MetadataRecord, RemoveTopicRecord
 from tests.unit.broker.core_harness import TOPIC, CoreHarness, batch, change, fetched_batch, partition
-from tests.unit.broker.test_fetcher import answer, row, take
+from tests.unit.broker.test_fetcher import answer, fail, row, take
 
 RATE, REPLICAS = "leader.replication.throttled.rate", "leader.replication.throttled.replicas"
 FOLLOWER_RATE = "follower.replication.throttled.rate"
@@ -174,6 +174,24 @@ def test_what_ends_the_wait_of_a_replica(record: MetadataRecord) -> None:
     take(harness)
     harness.metadata(record)
     assert listed(harness) == [(0, 3_000)]
+
+
+def test_a_request_asks_for_one_window_of_all_replicas_that_may_wait() -> None:
+    """The others are listed in the next ones, unless the rate is exceeded by then."""
+    harness = CoreHarness().join(*(partition(2, (2, 3), leader_epoch=5, index=index) for index in range(4)))
+    harness.metadata(
+        ConfigRecord(4, "", FOLLOWER_RATE, "1000"), harness.topic_config(FOLLOWER_REPLICAS, "0:1,1:1,2:1")
+    )
+    sent, harness.fetches = harness.fetches[0], []
+    fail(harness, sent)  # what was listed before the throttle is listed again
+    harness.tick(0)
+    first, second = harness.fetches
+    harness.fetches = []
+    assert [row.max_bytes for row in first.request.partitions if row.partition_index < 3] == [1_000]
+    assert {row.partition_index for row in first.request.partitions} == {0, 3}
+    assert [(row.partition_index, row.max_bytes) for row in second.request.partitions] == [(1, 1_000)]
+    answer(harness, first, row(fetched_batch(0, 3_000, 5), high_watermark=9_000, end=9_000))
+    assert listed(harness) == []
 
 
 def test_the_throttles_of_a_deleted_topic_go_with_it() -> None:
