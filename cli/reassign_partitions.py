@@ -87,7 +87,10 @@ _STANDSTILL_MS = 3_000
 )
 @click.option("--wait", is_flag=True, help="Return when nothing of it moves any more, or after --timeout-ms.")
 @click.option(
-    "--throttle", type=click.IntRange(-1), help="--execute: bytes a second at each broker; -1 for any."
+    "--throttle",
+    type=click.IntRange(-1),
+    help="--execute: bytes a second at each broker, above that of the writes times the followers in sync; "
+    "-1 for any.",
 )
 @click.option("--replica-alter-log-dirs-throttle", type=click.IntRange(-1), help="No effect.")
 @click.option(

@@ -18,6 +18,7 @@ from holdfast.metadata.config_keys import (
     LEADER_THROTTLED_REPLICAS,
 )
 from holdfast.metadata.image import RESOURCE_BROKER, RESOURCE_TOPIC
+from holdfast.protocol.schema.types import STRING_MAX
 from holdfast.protocol.topic_names import TopicPartition
 
 _KEYS = (
@@ -50,11 +51,15 @@ def throttled_moves(
 
 async def throttle_moves(session: AdminSession, topics: Mapping[Resource, dict[str, str]], rate: int) -> None:
     """Set the rate in bytes a second at all brokers with a replica of these moves, and the replicas of the
-    topics. What is refused becomes an error."""
+    topics: all of a topic where the list is longer than a value can be, those in sync wait for nothing. What
+    is refused becomes an error."""
     pairs = ",".join(text for keys in topics.values() for text in keys.values() if text).split(",")
     brokers = {pair.partition(":")[2] for pair in pairs}
     rates = {LEADER_THROTTLED_RATE: str(rate), FOLLOWER_THROTTLED_RATE: str(rate)}
-    changes: dict[Resource, Mapping[str, str | None]] = {**topics}
+    changes: dict[Resource, Mapping[str, str | None]] = {
+        topic: {key: text if len(text) <= STRING_MAX else "*" for key, text in keys.items()}
+        for topic, keys in topics.items()
+    }
     for broker_id in await _registered(session):
         if str(broker_id) in brokers:
             changes[Resource.broker(broker_id)] = rates

@@ -278,6 +278,25 @@ def test_moves_that_are_under_way_are_throttled_too() -> None:
     }
 
 
+def test_a_list_of_replicas_that_no_value_can_hold_throttles_the_whole_topic(
+    holdfast: Run, admin: FakeAdmin, tmp_path: Path
+) -> None:
+    """Those that send are two a partition; the list of those that are added is short enough."""
+    admin.cluster = cluster(4)
+    admin.add(topic(*(led(1, (1, 2), replicas=(1, 2), partition_index=index) for index in range(3_300))))
+    path = tmp_path / "move.json"
+    rows = [{"topic": "t", "partition": index, "replicas": [2, 3]} for index in range(3_300)]
+    path.write_text(json.dumps({"version": 1, "partitions": rows}))
+    words = ("reassign-partitions", "--execute", "--reassignment-json-file", str(path), "--throttle", "5000")
+    assert holdfast(*words).exit_code == 0
+    call, changes = admin.asked[0][:2]
+    assert call == "alter_configs"
+    assert changes == {
+        Resource.topic("t"): {LEADERS: "*", FOLLOWERS: ",".join(f"{index}:3" for index in range(3_300))},
+        **{Resource.broker(broker_id): RATES for broker_id in (1, 2, 3)},
+    }
+
+
 def test_nothing_moves_when_the_throttle_is_refused(holdfast: Run, admin: FakeAdmin, move: str) -> None:
     admin.add(topic(led(1, (1, 2), replicas=(1, 2))))
     admin.row_errors[Resource.broker(3)] = RowError(ErrorCode.INVALID_CONFIG, "not known")
