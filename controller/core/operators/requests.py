@@ -173,7 +173,7 @@ class OperatorRequests:
             if times[config.name] > 1:
                 text = f"{config.name} is named twice; send one change per key"
             elif config.config_operation in (ConfigOperation.APPEND, ConfigOperation.SUBTRACT):
-                text = f"{config.name} is not a list: set it or delete it"
+                text = f"{config.name}: no part of a value is set; set the whole value or delete it"
             elif config.config_operation not in (ConfigOperation.SET, ConfigOperation.DELETE):
                 text = f"{config.config_operation} is not a config operation; expected 0 (set) or 1 (delete)"
             elif config.config_operation == ConfigOperation.SET and config.value is None:

@@ -256,7 +256,7 @@ def configs(
         (TOPIC, ("min.insync.replica", DELETE, None), "INVALID_CONFIG", "no dynamic key"),
         (TOPIC, ("retention.ms", SET, None), "INVALID_REQUEST", "setting it needs a value"),
         (TOPIC, ("retention.ms", 7, "1"), "INVALID_REQUEST", "expected 0 (set) or 1 (delete)"),
-        (TOPIC, ("retention.ms", ConfigOperation.APPEND, "1"), "INVALID_REQUEST", "is not a list"),
+        (TOPIC, ("retention.ms", ConfigOperation.APPEND, "1"), "INVALID_REQUEST", "set the whole value"),
         ((RESOURCE_TOPIC, "x"), ("retention.ms", SET, "1"), "UNKNOWN_TOPIC_OR_PARTITION", "no topic x"),
         ((RESOURCE_BROKER, "1"), ("min.insync.replicas", SET, "1"), "INVALID_CONFIG", "cluster"),
         # F14
