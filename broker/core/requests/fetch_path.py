@@ -51,6 +51,8 @@ WAIT_MS_MAX = 60_000
 #: Rows with records of one answer to a follower, each a read of its log, and the same of rows with no more
 #: than a high watermark. The others follow in the next answers.
 ANSWER_ROWS_MAX = 500
+#: Due rows of a session that are looked at for the throttle at once. The others follow with the next answers.
+THROTTLE_ROWS_MAX = 1_000
 #: Batches per partition whose sizes are remembered, to know how much a reader would get.
 SIZES_KEPT = 32
 #: Said of a range that begins before the remembered sizes: more than any fetch wants at once.
@@ -89,6 +91,18 @@ class RecentSizes:
         if first == 0:
             return UNKNOWN_SIZE_BYTES
         return self._sizes[bisect_right(self._ends, end_offset) - 1] - self._sizes[first - 1]
+
+
+class _Answer:
+    """The rows of an answer to a follower that is being made."""
+
+    __slots__ = ("left", "rows", "throttled_left")
+
+    def __init__(self, max_bytes: int, throttled_bytes_max: int) -> None:
+        self.rows: list[ReadRow] = []
+        #: bytes that there is room for, and those of throttled replicas
+        self.left = max_bytes
+        self.throttled_left = throttled_bytes_max
 
 
 class FetchPath:
@@ -228,7 +242,8 @@ class FetchPath:
         proposals: list[tuple[PartitionId, Proposal]] = []
         for listed in request.partitions:
             self._list_row(session, listed, now_ms, moved, proposals)
-        if session.due_rows or session.due_ms <= now_ms:
+        is_held = session.held_rows and self.quota.is_exceeded(now_ms)
+        if session.due_rows or (session.held_rows and not is_held) or session.due_ms <= now_ms:
             self._sessions.woken[session] = None
         return effects, moved, proposals
 
@@ -289,39 +304,22 @@ class FetchPath:
     def _answer_session(self, session: FollowerSession[PartitionId], now_ms: int) -> Effect:
         """Answer with everything due that has room; the rest stays due for the next request. Sizes are
         estimates: what turns out too large when it is read comes back through `left_out`."""
-        self._hold_back(session, now_ms)
+        newly_held = self._hold_back(session, now_ms)
         reply_to, session.parked = session.parked, None
         session.quiet_since_ms = now_ms
         assert reply_to is not None
-        rows: list[ReadRow] = []
-        left = session.max_bytes
-        throttled_left = self.quota.request_bytes_max
-        for due in list(session.due_rows.values()):
-            if left <= 0 or len(rows) == ANSWER_ROWS_MAX:
-                break
-            row = self._follower_row(due)
-            if row is None:  # the log was truncated or the row answered meanwhile: nothing is due
-                session.due_rows.pop(due.key, None)
-                continue
-            if row.max_bytes and self.quota.is_on and self._counts(due.key):
-                row = row._replace(is_throttled=True)
-                if self._may_wait(due):
-                    if throttled_left <= 0:
-                        continue  # others share this answer
-                    row = row._replace(max_bytes=min(row.max_bytes, throttled_left))
-            rows.append(row)
-            if row.max_bytes:
-                sizes = self._sizes.get(due.key)
-                size = (
-                    UNKNOWN_SIZE_BYTES if sizes is None else sizes.between(row.fetch_offset, row.end_offset)
-                )
-                left -= min(size, row.max_bytes)
-                if row.is_throttled:
-                    throttled_left -= min(size, row.max_bytes)
-            # The follower takes no high watermark from a diverging answer (R82), nor from an error.
-            is_taken = row.diverging is None and row.error_code == ErrorCode.NONE
-            due.sent_high_watermark = row.high_watermark if is_taken else -1
-            self._sessions.close_row(due)
+        is_exceeded = self.quota.is_exceeded(now_ms)
+        begun = _Answer(session.max_bytes, 0 if is_exceeded else self.quota.request_bytes_max)
+        held = [] if is_exceeded else list(islice(session.held_rows.values(), ANSWER_ROWS_MAX))
+        # Neither kind of rows keeps the other from being sent: each has half an answer if it wants so much.
+        bytes_kept = min(begun.throttled_left, begun.left // 2) if held else 0
+        rows_kept = min(len(held), ANSWER_ROWS_MAX // 2)
+        looked_max = THROTTLE_ROWS_MAX if self.quota.is_on else None
+        self._add_rows(begun, list(islice(session.due_rows.values(), looked_max)), bytes_kept, rows_kept)
+        self._add_rows(begun, held)
+        if not is_exceeded:
+            self.quota.wait_count += sum(row.key in session.held_rows for row in newly_held)
+        rows = begun.rows
         for quiet in list(islice(session.watermark_rows.values(), ANSWER_ROWS_MAX)):
             del session.watermark_rows[quiet.key]
             partition = self._partitions.get(quiet.key)
@@ -333,6 +331,43 @@ class FetchPath:
                 rows.append(_leader_row(partition, quiet, 0))
                 quiet.sent_high_watermark = partition.high_watermark
         return AnswerFetch(reply_to, tuple(rows), session.max_bytes, session)
+
+    def _add_rows(
+        self,
+        begun: "_Answer",
+        waiting: list[SessionRow[PartitionId]],
+        bytes_kept: int = 0,
+        rows_kept: int = 0,
+    ) -> None:
+        for due in waiting:
+            if begun.left <= bytes_kept or len(begun.rows) >= ANSWER_ROWS_MAX - rows_kept:
+                break
+            waits = self.quota.is_on and self._counts(due.key) and self._may_wait(due)
+            has_turn = due.is_omitted or due.key in due.session.held_rows
+            if waits and not (has_turn and begun.throttled_left > 0) and self._has_records(due):
+                self._sessions.hold(due)
+                continue
+            row = self._follower_row(due)
+            if row is None:  # the log was truncated or the row answered meanwhile: nothing is due
+                self._sessions.nothing_due(due)
+                continue
+            if row.max_bytes and self.quota.is_on and self._counts(due.key):
+                row = row._replace(is_throttled=True)
+                if waits:
+                    row = row._replace(max_bytes=min(row.max_bytes, begun.throttled_left))
+            begun.rows.append(row)
+            if row.max_bytes:
+                sizes = self._sizes.get(due.key)
+                size = (
+                    UNKNOWN_SIZE_BYTES if sizes is None else sizes.between(row.fetch_offset, row.end_offset)
+                )
+                begun.left -= min(size, row.max_bytes)
+                if row.is_throttled:
+                    begun.throttled_left -= min(size, row.max_bytes)
+            # The follower takes no high watermark from a diverging answer (R82), nor from an error.
+            is_taken = row.diverging is None and row.error_code == ErrorCode.NONE
+            due.sent_high_watermark = row.high_watermark if is_taken else -1
+            self._sessions.close_row(due)
 
     # --- the throttle --------------------------------------------------------------------------------------
 
@@ -350,23 +385,35 @@ class FetchPath:
             and row.session.replica_id not in partition.leadership.maximal_isr
         )
 
-    def _hold_back(self, session: FollowerSession[PartitionId], now_ms: int) -> bool:
-        """Let the session's rows with records wait that are throttled, while that rate is exceeded. Returns
-        whether any does."""
-        if not session.due_rows or not self.quota.is_exceeded(now_ms):
-            return False
+    def _has_records(self, row: SessionRow[PartitionId]) -> bool:
+        """There are records to be sent, no error."""
+        partition = self._partitions.get(row.key)
+        return (
+            partition is not None
+            and row.refusal is None
+            and row.fetch_offset < partition.log.log_end_offset
+            and partition.check_leader(row.leader_epoch) is ErrorCode.NONE
+        )
+
+    def _hold_back(self, session: FollowerSession[PartitionId], now_ms: int) -> list[SessionRow[PartitionId]]:
+        """Let the session's throttled rows with records wait for their turn. One that the last answer had no
+        room for has had it, unless the rate is exceeded. Returns the rows."""
+        if not session.due_rows or not self.quota.is_on:
+            return []
+        is_exceeded = self.quota.is_exceeded(now_ms)
         held = [
             row
-            for row in session.due_rows.values()
-            if self._counts(row.key)
+            for row in islice(session.due_rows.values(), THROTTLE_ROWS_MAX)
+            if (is_exceeded or not row.is_omitted)
+            and self._counts(row.key)
             and self._may_wait(row)
-            and (answer := self._follower_row(row)) is not None
-            and answer.max_bytes
+            and self._has_records(row)
         ]
         for row in held:
             self._sessions.hold(row)
-        self.quota.wait_count += len(held)
-        return bool(held)
+        if is_exceeded:
+            self.quota.wait_count += len(held)
+        return held
 
     def throttled_sent(self, size_bytes: int, now_ms: int) -> None:
         """An answer had so many bytes of throttled replicas."""
@@ -451,11 +498,11 @@ class FetchPath:
         for session in woken:
             if session.parked is None:
                 continue
-            is_due = session.due_ms <= now_ms
-            if self._hold_back(session, now_ms) and not (
-                session.due_rows or session.watermark_rows or is_due
-            ):
-                continue  # nothing is left to be told now
+            if self.quota.is_exceeded(now_ms):
+                self._hold_back(session, now_ms)
+                is_due = session.due_ms <= now_ms or session.due_rows or session.watermark_rows
+                if session.held_rows and not is_due:
+                    continue  # nothing is left to be told now
             effects.append(self._answer_session(session, now_ms))
         return effects
 
@@ -463,7 +510,7 @@ class FetchPath:
         """Answer the consumers that have waited long enough, and wake such followers' sessions."""
         self._sessions.expire(now_ms)
         if not self.quota.is_exceeded(now_ms):
-            self._sessions.release()
+            self._sessions.wake_held()
         return [
             self._answer_consumer(delayed.reply_to, delayed.request)
             for delayed in self._purgatory.expire(now_ms)

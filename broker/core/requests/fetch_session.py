@@ -25,6 +25,7 @@ class SessionRow(Generic[T]):
 
     __slots__ = (
         "fetch_offset",
+        "is_omitted",
         "is_open",
         "key",
         "leader_epoch",
@@ -49,6 +50,8 @@ class SessionRow(Generic[T]):
         self.sent_high_watermark = -1
         #: the follower waits for an answer about this row
         self.is_open = False
+        #: the last answer had no room for it
+        self.is_omitted = False
         #: the follower refused what it was sent from this position
         self.verify = False
 
@@ -80,7 +83,7 @@ class FollowerSession(Generic[T]):
         self.rows: dict[T, SessionRow[T]] = {}
         #: open rows with records, a diverging epoch or an error to send
         self.due_rows: dict[T, SessionRow[T]] = {}
-        #: open rows with records to send that wait for the leader's throttle
+        #: open rows with records to send that wait for their turn in the leader's throttle, in order
         self.held_rows: dict[T, SessionRow[T]] = {}
         #: open rows with a new high watermark to send
         self.watermark_rows: dict[T, SessionRow[T]] = {}
@@ -177,9 +180,14 @@ class FollowerSessions(Generic[T]):
 
     def close_row(self, row: SessionRow[T]) -> None:
         """The row was answered, and the follower has to act upon the answer."""
-        row.is_open = False
-        row.session.due_rows.pop(row.key, None)
+        row.is_open = row.is_omitted = False
+        self.nothing_due(row)
         row.session.watermark_rows.pop(row.key, None)
+
+    def nothing_due(self, row: SessionRow[T]) -> None:
+        """The row has nothing to be sent now."""
+        row.session.due_rows.pop(row.key, None)
+        row.session.held_rows.pop(row.key, None)
 
     def log_grew(self, key: T, log_end_offset: int) -> None:
         """Make the open rows of this partition due that stand below the log end."""
@@ -205,7 +213,7 @@ class FollowerSessions(Generic[T]):
             self.woken[session] = None
 
     def hold(self, row: SessionRow[T]) -> None:
-        """Answer this row once the throttle allows it: until `release`."""
+        """Answer this row when it has its turn in the throttle, or after `release`."""
         session = row.session
         session.due_rows.pop(row.key, None)
         session.held_rows[row.key] = row
@@ -213,14 +221,25 @@ class FollowerSessions(Generic[T]):
     def release(self, key: T | None = None) -> None:
         """Make the held rows due, of one partition or of all."""
         for session in self._sessions.values():
-            keys = list(session.held_rows) if key is None else [key]
-            for row in [session.held_rows[one] for one in keys if one in session.held_rows]:
+            row = None if key is None else session.held_rows.get(key)
+            if row is not None:
                 self.due(row)
+            elif key is None and session.held_rows:
+                session.due_rows = session.held_rows | session.due_rows
+                session.held_rows = {}
+                if session.parked is not None:
+                    self.woken[session] = None
+
+    def wake_held(self) -> None:
+        """The throttle allows more: the sessions with held rows are to be answered."""
+        for session in self._sessions.values():
+            if session.held_rows and session.parked is not None:
+                self.woken[session] = None
 
     @property
     def holds_rows(self) -> bool:
-        """Some row waits for the throttle."""
-        return any(session.held_rows for session in self._sessions.values())
+        """Some request waits for the throttle."""
+        return any(session.held_rows and session.parked is not None for session in self._sessions.values())
 
     def rows_omitted(self, session: FollowerSession[T], keys: Iterable[T]) -> None:
         """The answer had no room for these: they come first in the next one, so that each has its turn."""
@@ -228,7 +247,7 @@ class FollowerSessions(Generic[T]):
             return
         rows = [row for row in map(session.rows.get, keys) if row is not None and not row.is_open]
         for row in rows:
-            row.is_open = True
+            row.is_open = row.is_omitted = True
             row.sent_high_watermark = -1
         session.due_rows = {row.key: row for row in rows} | session.due_rows
         if rows and session.parked is not None:

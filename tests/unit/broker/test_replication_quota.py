@@ -3,11 +3,16 @@
 import pytest
 
 from holdfast.broker.core.byte_rate import RateWindows
-from holdfast.broker.core.events import ThrottledSent
+from holdfast.broker.core.events import AnswerFetch, RowsOmitted, ThrottledSent
+from holdfast.broker.core.replicas.partition import Partition
 from holdfast.broker.core.replicas.replication_quota import ReplicationQuota
+from holdfast.broker.core.requests import fetch_path
 from holdfast.metadata.config_keys import LONG_MAX
+from holdfast.metadata.ids import PartitionId
 from holdfast.metadata.records import ConfigRecord, MetadataRecord, RemoveTopicRecord
-from tests.unit.broker.core_harness import TOPIC, CoreHarness, batch, change, fetched_batch, partition
+from holdfast.protocol.errors import ErrorCode
+from holdfast.protocol.messages.fetch import FetchPartition, FetchRequest
+from tests.unit.broker.core_harness import KEY, TOPIC, CoreHarness, batch, change, fetched_batch, partition
 from tests.unit.broker.test_fetcher import answer, fail, row, take
 
 RATE, REPLICAS = "leader.replication.throttled.rate", "leader.replication.throttled.replicas"
@@ -102,6 +107,80 @@ def test_others_of_the_same_session_do_not_wait() -> None:
     harness.produce(batch(3), acks=1, index=1)
     harness.produce(batch(3), acks=1)
     assert harness.fetch_rows(harness.fetch(2, 0)) == [("NONE", 0, 0, 3)]
+
+
+def in_turn(count: int, throttled: str = "*") -> CoreHarness:
+    """Broker 1 leads `count` partitions with records; what one window allows is less than a batch."""
+    harness = CoreHarness().join(*(partition(1, (1, 3), index=index) for index in range(count)))
+    harness.metadata(ConfigRecord(4, "1", RATE, "10"), harness.topic_config(REPLICAS, throttled))
+    for index in range(count):
+        harness.produce(batch(3), acks=1, index=index)
+    return harness
+
+
+def fetch(harness: CoreHarness, number: int, *indexes: int) -> AnswerFetch:
+    """The answer to broker 2, which lists these partitions from offset 0 on."""
+    rows = tuple(FetchPartition(TOPIC, index, 0, 0, -1, 0, 1 << 20) for index in indexes)
+    answer = harness.answers[harness.request(FetchRequest(None, 2, 0, 500, 1, 1 << 20, rows, 1, number))]
+    assert isinstance(answer, AnswerFetch)
+    return answer
+
+
+def indexes(answer: AnswerFetch) -> list[int]:
+    return [row.partition_index for row in answer.rows if row.max_bytes]
+
+
+def test_throttled_rows_have_their_turns_in_order() -> None:
+    """One window is all that an answer has for them; who is answered lists the row again, behind others."""
+    harness = in_turn(4, "0:1,1:1,2:1")
+    assert indexes(fetch(harness, 0, 0, 1, 2, 3)) == [3, 0]
+    assert indexes(fetch(harness, 1, 3, 0)) == [3, 1]
+    assert indexes(fetch(harness, 2, 1)) == [2]
+    assert indexes(fetch(harness, 3)) == [0]
+    assert indexes(fetch(harness, 4)) == [1]
+
+
+def test_a_throttled_row_that_had_no_room_is_first_in_the_next_answer() -> None:
+    harness = in_turn(3)
+    first = fetch(harness, 0, 0, 1, 2)
+    assert indexes(first) == [0]
+    harness.post(RowsOmitted(first.session, (KEY,)))
+    assert indexes(fetch(harness, 1)) == [0]
+    assert indexes(fetch(harness, 2)) == [1]
+
+
+def test_an_answer_looks_at_so_many_rows_and_the_next_ones_at_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(fetch_path, "THROTTLE_ROWS_MAX", 2)
+    harness = in_turn(6, "0:1,1:1,2:1,3:1,4:1")
+    assert indexes(fetch(harness, 0, *range(6))) == [0]
+    assert indexes(fetch(harness, 1)) == [5, 1]
+
+
+def test_throttled_rows_leave_half_an_answer_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetch_path, "ANSWER_ROWS_MAX", 4)
+    harness = in_turn(8, "0:1,1:1,2:1,3:1")
+    harness.metadata(ConfigRecord(4, "1", RATE, "1000000"))
+    assert indexes(fetch(harness, 0, *range(8))) == [4, 5, 0, 1]
+    assert indexes(fetch(harness, 1)) == [6, 7, 2, 3]
+
+
+def test_rows_whose_turn_is_not_now_are_not_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many thousand rows may wait, and an answer is made in one turn of the loop."""
+    monkeypatch.setattr(fetch_path, "ANSWER_ROWS_MAX", 4)
+    harness = in_turn(40)
+    fetch(harness, 0, *range(40))
+    looked: list[PartitionId] = []
+    check = Partition.check_leader
+
+    def checked(one: Partition, leader_epoch: int) -> ErrorCode:
+        looked.append(one.key)
+        return check(one, leader_epoch)
+
+    monkeypatch.setattr(Partition, "check_leader", checked)
+    assert indexes(fetch(harness, 1)) == [1]
+    assert len(set(looked)) <= 4
 
 
 # --- the follower's side ---------------------------------------------------------------------------------
