@@ -8,11 +8,9 @@ from typing import Any
 from holdfast.broker.core.requests import produce_path
 from holdfast.broker.core.requests.fetch_fill import FetchFill
 from holdfast.broker.core.requests.fetch_path import FetchPath
-from holdfast.broker.core.requests.produce_path import ProducePath
 from holdfast.broker.server import BrokerServer
 from holdfast.controller.core.brokers.cluster_control import ClusterControl
 from holdfast.controller.server import ControllerServer
-from holdfast.protocol.errors import ErrorCode
 from holdfast.sim.mutants.mutant import Changes, Setting, mutant, replacing
 from holdfast.sim.mutants.source_patch import begin, patch
 
@@ -113,18 +111,6 @@ def _without_followers(original: Any, self: Any) -> Any:
 def new_controllers_check_no_sessions() -> Changes:
     """A controller that becomes active gives sessions to those only of whom it hears."""
     return begin(ClusterControl, "start", "self._sessions, self._next_check_ms = {}, None\nreturn")
-
-
-@replacing(ProducePath, "expire", breaks="A-18, F5", by="A-18", setting=CUT_OFF, killed_by="A-18@9")
-def one_late_row_spoils_all(original: Any, self: Any, now_ms: int) -> list[Any]:
-    """When one row of a request is late, those that had been acknowledged are told to be late, too."""
-    effects: list[Any] = []
-    for purgatory in (self._replicating, self._flushing):
-        for row in purgatory.expire(now_ms):
-            for one in row.delayed.waiting:
-                row.delayed.rows[one.index] = self._refused(one.key, ErrorCode.REQUEST_TIMED_OUT, "late")
-            self._decided(purgatory, row, effects)
-    return effects
 
 
 @mutant(breaks="R55", by="R55", setting=WANDERING, killed_by="R55@1")

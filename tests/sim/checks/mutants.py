@@ -104,7 +104,6 @@ PAIRS = (
     *_pairs("unclean-for-one-is-for-all", "R17 OnlyTheNamedAreElected"),
     *_pairs("preferred-for-one-is-for-its-topic", "R17 OnlyTheNamedAreElected"),
     *_pairs("moves-sort-their-targets", "K20 DoneIsCommitted"),
-    *_pairs("one-late-row-spoils-all", "A-18 CommittedIsNotLate"),
     *_pairs("large-batches-are-never-read", "R55 ReadersGetWhatThereIs"),
     *_pairs("refuses-leader-acks-below-min-isr", "F5"),
     *_pairs("refusals-of-acks-zero-are-for-nobody", "F4"),

@@ -358,6 +358,21 @@ def test_rows_are_answered_together_and_in_order() -> None:
     assert codes == ["NOT_LEADER_OR_FOLLOWER", "NONE", "UNKNOWN_TOPIC_OR_PARTITION"]
 
 
+def test_what_is_committed_is_acknowledged_though_another_row_of_the_request_is_late() -> None:
+    """A-18, F5."""
+    harness = CoreHarness().join(LEADER, partition(1, index=1))
+    harness.fetch(2, 0)
+    harness.fetch(3, 0)
+    rows = ProducePartition(TOPIC, 0, batch()), ProducePartition(TOPIC, 1, batch())
+    name = harness.request(ProduceRequest(-1, 1000, rows))
+    harness.fetch(2, 1, number=1)
+    harness.fetch(3, 1, number=1)
+    assert name not in harness.answers
+    harness.tick(1000)
+    codes = [ErrorCode(row.error_code).name for row in harness.answers[name].partitions]
+    assert codes == ["NONE", "REQUEST_TIMED_OUT"]
+
+
 def test_request_without_rows_is_answered() -> None:
     harness = caught_up_leader()
     name = harness.request(ProduceRequest(-1, 1000, ()))
