@@ -549,9 +549,12 @@ class Log:
         with self.guard.failing():
             is_anew = offset < max(start, self.cleaning.changed_offset)
             is_anew = is_anew or self._segments.begins_below(offset, start)
+            split = None if is_anew else self._segments.split_by(offset)
         if is_anew:
             await self.reset_to(min(offset, start))
             return self._log_start_offset
+        if split is not None:  # or the recovery point would say that more is kept
+            offset = split.base_offset
         async with self.guard.change("truncate"):
             if offset >= self._log_end_offset:
                 self._epochs.truncate_from_end(self._log_end_offset)
