@@ -19,7 +19,7 @@ from holdfast.broker.core.events import (
     SendFetch,
 )
 from holdfast.rpc.channel import CallRefused, Channel, NotConnected, Pool, failure_of
-from holdfast.runtime.api import NetworkError, Runtime
+from holdfast.runtime.api import ConnectionRefused, ConnectTimeout, NetworkError, Runtime
 
 #: Longest time limit for a connection to a source, in ms; the fetcher then tries again.
 CONNECT_TIMEOUT_MS = 3000
@@ -52,8 +52,8 @@ class Peers:
         #: (host, port) of a controller, None when it is not known; by the configuration until the owner, who
         #: follows the metadata log, knows better (K30)
         self.address_of: Callable[[int], tuple[str, int] | None] = voters.get
-        #: hears where a controller was not reached
-        self.address_missed: Callable[[int, tuple[str, int]], None] = lambda controller_id, address: None
+        #: hears where a controller was not met; true when another address of it is known
+        self.address_missed: Callable[[int, tuple[str, int]], bool] = lambda controller_id, address: False
         self._post = post
         self._sources: dict[int, _SourceChannel] = {}
         self.controllers = Pool(runtime, self._client_id)
@@ -154,8 +154,16 @@ class Peers:
         address = self.address_of(controller_id)
         if address is None:
             raise NotConnected(f"where controller {controller_id} is reached is not known")
+        started_ms = self._runtime.clock.now_ms()
+        text = f"controller {controller_id} was not met at {address[0]}:{address[1]}"
         try:
-            return await self.controllers.call(*address, request, timeout_ms)
-        except NetworkError:
-            self.address_missed(controller_id, address)
+            channel = await self.controllers.channel(*address, timeout_ms)
+        except (ConnectionRefused, ConnectTimeout, NotConnected) as error:
+            if self.address_missed(controller_id, address):
+                raise NotConnected(text) from error
             raise
+        if channel.node_id != controller_id and self.address_missed(controller_id, address):
+            raise NotConnected(text)
+        return await channel.call_soon(
+            request, max(1, timeout_ms - (self._runtime.clock.now_ms() - started_ms))
+        )

@@ -292,10 +292,10 @@ class RaftDriver:
         configuration (K30). None when it does not."""
         return self._config.voters.get(node_id) if self._node is None else self._node.address_of(node_id)
 
-    def address_missed(self, node_id: int, address: tuple[str, int]) -> None:
-        """No connection to the node was made there: another address is tried, if one is known (K30)."""
-        if self._node is not None:
-            self._node.address_missed(node_id, address)
+    def address_missed(self, node_id: int, address: tuple[str, int]) -> bool:
+        """No connection to the node was made there, or another listens. True when another address is known,
+        which is tried next (K30)."""
+        return self._node is not None and self._node.address_missed(node_id, address)
 
     @property
     def voter_ids(self) -> tuple[int, ...]:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from holdfast.raft.core.config import RaftConfig
 from holdfast.raft.core.effects import Answered, RaftResponse, Send, SendFailed
-from holdfast.rpc.channel import CallRefused, CallTimedOut, Channel, Disconnected, failure_of
+from holdfast.rpc.channel import CallRefused, CallTimedOut, Channel, Disconnected, NotConnected, failure_of
 from holdfast.rpc.core.failures import CallFailure
 from holdfast.runtime.api import NetworkError, Runtime, Task
 
@@ -38,10 +38,10 @@ class Peers:
         config: RaftConfig,
         outcome: Callable[[Answered | SendFailed], None],
         address_of: Callable[[int], tuple[str, int] | None] | None = None,
-        address_missed: Callable[[int, tuple[str, int]], None] = lambda voter_id, address: None,
+        address_missed: Callable[[int, tuple[str, int]], bool] = lambda voter_id, address: False,
     ) -> None:
         """`address_of` gives (host, port) of a voter, by default as configured; `address_missed` hears where
-        no connection was made."""
+        it was not met, and tells whether another address is known."""
         self._runtime = runtime
         self._client_id = f"raft-{config.node_id}"
         self._connect_timeout_ms = config.request_timeout_ms
@@ -106,15 +106,24 @@ class Peers:
         self._fail_waiting(link, why)
 
     async def _connect(self, voter_id: int, link: _Link) -> None:
-        channel = Channel(self._runtime, link.host, link.port, self._client_id)
+        address, channel = (
+            (link.host, link.port),
+            Channel(self._runtime, link.host, link.port, self._client_id),
+        )
+        failure: Exception | None = None
         try:
             await channel.connect(self._connect_timeout_ms)
         except (NetworkError, CallRefused) as error:
-            link.connecting = None
-            self._address_missed(voter_id, (link.host, link.port))
-            self._fail_waiting(link, error)
+            failure = error
+        is_met = failure is None and channel.node_id == voter_id
+        if not is_met and self._address_missed(voter_id, address):
+            channel.abort()
+            failure = NotConnected(f"voter {voter_id} was not met at {link.host}:{link.port}")
+        link.connecting = None
+        if failure is not None:
+            self._fail_waiting(link, failure)
             return
-        link.connecting, link.channel = None, channel
+        link.channel = channel
         waiting, link.waiting = link.waiting, []
         now_ms = self._runtime.clock.now_ms()
         for effect, deadline_ms in waiting:

@@ -121,7 +121,7 @@ class Member:
         self.sets = sets or VoterSets()
         #: `{node: (host, port)}` of leaders that peers have told of and this log names not yet (K30)
         self._told_addresses: dict[int, tuple[str, int]] = {}
-        self.addresses = VoterAddresses(config.voters)
+        self._addresses = VoterAddresses(config.voters)
         #: the voters' ids, ascending, by the log's end, or by the configuration while the log names none
         self.voter_ids: tuple[int, ...] = ()
         #: the same without this node
@@ -260,10 +260,17 @@ class Member:
     def address_of(self, node_id: int) -> tuple[str, int] | None:
         """Where a voter is reached, or a leader that this log does not name yet, or no more; None when that
         is not known."""
+        return self._addresses.choose(node_id, self._known_address_of(node_id))
+
+    def address_missed(self, node_id: int, address: tuple[str, int]) -> bool:
+        """No connection to the node was made there. True when another address is tried next."""
+        return self._addresses.missed(node_id, address, self._known_address_of(node_id))
+
+    def _known_address_of(self, node_id: int) -> tuple[str, int] | None:
         named, told = self.sets.find(node_id), self._told_addresses.get(node_id)
         if named is None and told is None:
             named = self.sets.last_of(node_id)
-        return self.addresses.choose(node_id, told if named is None else (named.host, named.port))
+        return told if named is None else (named.host, named.port)
 
     def told_of(self, leader_id: int, endpoint: str | None) -> None:
         """A peer says where the leader is reached. Peers whose log names no voters say nothing."""

@@ -130,9 +130,9 @@ class RaftNode:
         """(host, port) of a voter or a leader, None when it is not known."""
         return self._member.address_of(node_id)
 
-    def address_missed(self, node_id: int, address: tuple[str, int]) -> None:
-        """No connection to the node was made there."""
-        self._member.addresses.missed(node_id, address)
+    def address_missed(self, node_id: int, address: tuple[str, int]) -> bool:
+        """No connection to the node was made there. True when another address is tried next."""
+        return self._member.address_missed(node_id, address)
 
     @property
     def now_ms(self) -> int:

@@ -26,7 +26,10 @@ class VoterAddresses:
             return known or configured
         return configured if self._missed.get(node_id) == known else known
 
-    def missed(self, node_id: int, address: Address) -> None:
-        """No connection was made there."""
-        if node_id in self._configured:
-            self._missed[node_id] = address
+    def missed(self, node_id: int, address: Address, known: Address | None) -> bool:
+        """No connection to the node was made at `address`. True when another one is tried next: then that
+        says nothing of the node."""
+        if node_id not in self._configured:
+            return False
+        self._missed[node_id] = address
+        return known is not None and known != self._configured[node_id]

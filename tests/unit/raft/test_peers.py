@@ -22,8 +22,12 @@ class Wire:
         self.outcomes: list[Answered | SendFailed] = []
         self.runtime, world = memory_runtime()
         self.world: MemoryWorld = world
-        config = RaftConfig(1, "c", {1: ("localhost", 9001), 2: ("localhost", 9002)}, "/m", True)
-        self.peers = Peers(self.runtime, config, self.outcomes.append)
+        voters = {1: ("localhost", 9001), 2: ("localhost", 9002)}
+        config = RaftConfig(1, "c", voters, "/m", True)
+        #: where it was missed; true when another address is known
+        self.missed: list[tuple[int, tuple[str, int]]] = []
+        self.knows_another = False
+        self.peers = Peers(self.runtime, config, self.outcomes.append, voters.get, self.note_missed)
 
         def accept(exchange: Exchange) -> None:
             exchange.respond(QuorumEpochResponse(0, None, 4, 1))
@@ -36,6 +40,10 @@ class Wire:
             ApiKey.FETCH: ignore,
         }
         self.server = Server(self.runtime, 2, "CONTROLLER", handlers)
+
+    def note_missed(self, voter_id: int, address: tuple[str, int]) -> bool:
+        self.missed.append((voter_id, address))
+        return self.knows_another
 
     def failure(self) -> CallFailure:
         (outcome,) = self.outcomes
@@ -60,6 +68,22 @@ async def test_dead_process_refuses() -> None:
     wire.peers.send(Send(7, 2, BEGIN, 1_000))
     await settle()
     assert wire.failure() is CallFailure.REFUSED
+
+
+@pytest.mark.parametrize("listener", [None, 3])
+async def test_an_address_where_the_voter_is_not_met_says_nothing_of_it_while_another_is_known(
+    listener: int | None,
+) -> None:
+    """K30: no process, or another node, which has moved there."""
+    wire = Wire()
+    wire.knows_another = True
+    if listener is not None:
+        await Server(wire.runtime, listener, "CONTROLLER", {}).start("localhost", 9002)
+    wire.peers.send(Send(7, 2, BEGIN, 1_000))
+    await settle()
+    assert wire.missed == [(2, ("localhost", 9002))]
+    assert wire.failure() is CallFailure.UNREACHABLE
+    wire.peers.close()
 
 
 async def test_broken_connection_is_told_from_silence() -> None:

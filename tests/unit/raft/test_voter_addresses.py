@@ -25,17 +25,18 @@ def test_both_addresses_are_tried(
     for _ in tried:
         seen.append(address := addresses.choose(7, known))
         if address is not None:
-            addresses.missed(7, address)
+            is_another_tried = addresses.missed(7, address, known)
+            assert is_another_tried == (tried[0] != tried[1])
     assert seen == tried
 
 
 def test_an_address_that_answers_is_kept() -> None:
     addresses = VoterAddresses({7: LIST})
-    addresses.missed(7, LOG)
+    assert addresses.missed(7, LOG, LOG)
     assert [addresses.choose(7, LOG) for _ in range(3)] == [LIST] * 3
 
 
 def test_a_new_address_in_the_log_is_tried_at_once() -> None:
     addresses = VoterAddresses({7: LIST})
-    addresses.missed(7, LOG)
+    assert addresses.missed(7, LOG, LOG)
     assert addresses.choose(7, ("moved", 2)) == ("moved", 2)
