@@ -355,6 +355,8 @@ class FetchPath:
                 row = row._replace(is_throttled=True)
                 if waits:
                     row = row._replace(max_bytes=min(row.max_bytes, begun.throttled_left))
+            if row.max_bytes and bytes_kept:  # a window may be less than this row wants
+                row = row._replace(max_bytes=min(row.max_bytes, begun.left - bytes_kept))
             begun.rows.append(row)
             if row.max_bytes:
                 sizes = self._sizes.get(due.key)

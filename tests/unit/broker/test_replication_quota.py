@@ -166,6 +166,20 @@ def test_throttled_rows_leave_half_an_answer_to_others(monkeypatch: pytest.Monke
     assert indexes(fetch(harness, 1)) == [6, 7, 2, 3]
 
 
+@pytest.mark.parametrize(
+    ("throttled", "bytes_max"), [("1:1", [(0, (1 << 20) - 10), (1, 10)]), ("1:3", [(0, 1 << 20)])]
+)
+def test_a_backlog_that_fills_answers_leaves_a_window_to_throttled_rows(
+    throttled: str, bytes_max: list[tuple[int, int]]
+) -> None:
+    """Also where a window is less than the backlog's last row may take; without a throttle it takes all."""
+    harness = in_turn(2, throttled)
+    for _ in range(2 * fetch_path.SIZES_KEPT):  # its size is not remembered
+        harness.produce(batch(3), acks=1)
+    sent = fetch(harness, 0, 0, 1)
+    assert [(row.partition_index, row.max_bytes) for row in sent.rows if row.max_bytes] == bytes_max
+
+
 def test_rows_whose_turn_is_not_now_are_not_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Many thousand rows may wait, and an answer is made in one turn of the loop."""
     monkeypatch.setattr(fetch_path, "ANSWER_ROWS_MAX", 4)
