@@ -549,16 +549,15 @@ class Log:
         with self.guard.failing():
             is_anew = offset < max(start, self.cleaning.changed_offset)
             is_anew = is_anew or self._segments.begins_below(offset, start)
-            split = None if is_anew else self._segments.split_by(offset)
         if is_anew:
             await self.reset_to(min(offset, start))
             return self._log_start_offset
-        if split is not None:  # or the recovery point would say that more is kept
-            offset = split.base_offset
         async with self.guard.change("truncate"):
             if offset >= self._log_end_offset:
                 self._epochs.truncate_from_end(self._log_end_offset)
                 return self._log_end_offset
+            # a batch goes whole, and the recovery point must not say that more is kept
+            offset = await waited_out(self._clock, partial(self._begin_of_batch, offset))
             await self._prepare_rewind(offset)
             segment = self._segments.holder_of(offset)
             await waited_out(self._clock, partial(segment.cut_from, offset))
@@ -574,6 +573,10 @@ class Log:
                 await snapshots.drop_above(self._disk, self.folder, self._log_end_offset)
             await self._finish_rewind()
             return self._log_end_offset
+
+    async def _begin_of_batch(self, offset: int) -> int:
+        split = self._segments.split_by(offset)
+        return offset if split is None else split.base_offset
 
     async def begin_within(self, records: Buffer, leader_epoch: int) -> Appended:
         """Begin this empty log anew at the batch that holds its start: the first of `records`, which are
