@@ -24,6 +24,7 @@ from holdfast.durability.ledger_files import UnreadableLedger, ledger_files
 from holdfast.durability.micro_batches import EARLY_RULES, EXPIRED, FollowState, Step
 from holdfast.durability.session import start_session, stop_session
 from holdfast.durability.spark_errors import SPARK_ERRORS, reason_of
+from holdfast.durability.state_files import UnreadableState
 from holdfast.durability.verdict import SAMPLES_MAX, Verdict, inconclusive
 
 _POLL_S = 0.2
@@ -73,8 +74,12 @@ def follow(
     def is_time() -> bool:
         return is_over() or (deadline is not None and time.monotonic() >= deadline)
 
-    topics = FollowedTopics(Path(options.state), options.bootstrap_servers, options.timeout_ms)
-    state = FollowState(Path(options.state), topics)
+    try:
+        topics = FollowedTopics(Path(options.state), options.bootstrap_servers, options.timeout_ms)
+        state = FollowState(Path(options.state), topics)
+        state.steps()
+    except UnreadableState as error:
+        return inconclusive(f"state folder {options.state}: {error}")
 
     def verdict(*doubts: str) -> Verdict:
         return verdict_of(state.steps(), topics.named, options.acked_min, (*topics.doubts, *doubts))
@@ -97,17 +102,20 @@ def _followed(stream: "_Stream", is_time: Callable[[], bool], on_phase: Callable
     Raises: OSError, SPARK_ERRORS.
     """
     options, topics, retries = stream.options, stream.topics, stream.retries
+    was_begun = False
     while not is_time():
-        problem = _wait_for_topics(options, topics, is_time)
-        if problem is not None:
-            return problem
-        if not topics.read or is_time():
-            break
-        failure = stream.run(is_time)
-        if stream.untold is not None:
-            return f"what was found could not be told: {stream.untold}"
+        failure = _wait_for_topics(options, topics, is_time)
         if failure is None:
-            continue
+            if not topics.read or is_time():
+                break
+            was_begun = True
+            failure = stream.run(is_time)
+            if stream.untold is not None:
+                return f"what was found could not be told: {stream.untold}"
+            if failure is None:
+                continue
+        elif not was_begun:
+            return failure
         if retries.failed(failure, _now_ms()):
             if not is_time():
                 on_phase(f"Following: {failure}; it is tried again")
@@ -145,10 +153,14 @@ class _Stream:
         self._state = state
         self._on_step = on_step
         self._checkpoint = Path(options.state) / "checkpoint"
+        #: topics of the query, and the last micro-batch that was planned before it began, -1 for none
+        self._read: tuple[str, ...] = ()
+        self._planned = -1
 
     def run(self, is_time: Callable[[], bool]) -> str | None:
         """Until it is time, or there are more topics to read; why it has ended before, if it has."""
-        read = self.topics.begin()
+        read = self._read = self.topics.begin()
+        self._planned = self._highest("offsets")
         query = begin_query(self._spark, self.options, read, self._checkpoint, self._step)
         failure = None
         try:
@@ -174,6 +186,8 @@ class _Stream:
 
     def _step(self, frame: Any, batch: int) -> None:
         step = self._state.take(frame, batch)
+        if batch > self._planned:
+            self.topics.were_judged(self._read)
         try:
             self._on_step(step)
         except OSError as error:
@@ -183,14 +197,20 @@ class _Stream:
     def _attend(self, query: Any, is_enough: Callable[[], bool]) -> None:
         """While the query runs. Raises: StreamingQueryException."""
         was_triggered = False
+        # what was planned before is repeated first, and reads no topic that is new
+        is_ahead = self._committed() >= self._planned
         looked = time.monotonic()
         while query.isActive and not is_enough():
             query.awaitTermination(_POLL_S)
             self._hear_of_commits()
+            committed = self._committed()
             is_triggered = query.status["isTriggerActive"]
             if was_triggered and not is_triggered and query.isActive:
                 self.retries.went_on(_now_ms())
+                if is_ahead:
+                    self.topics.were_judged(self._read)
             was_triggered = is_triggered
+            is_ahead = is_ahead or (not is_triggered and committed >= self._planned)
             if time.monotonic() - looked >= (_POLL_S if self.topics.are_awaited else _LOOK_S):
                 self._look()
                 looked = time.monotonic()
@@ -215,7 +235,10 @@ class _Stream:
 
     def _committed(self) -> int:
         """The last micro-batch that Spark does not repeat, -1 for none."""
-        there = (self._checkpoint / "commits").glob("[0-9]*")
+        return self._highest("commits")
+
+    def _highest(self, name: str) -> int:
+        there = (self._checkpoint / name).glob("[0-9]*")
         return max((int(path.name) for path in there if path.name.isdecimal()), default=-1)
 
 

@@ -8,10 +8,12 @@ import json
 import threading
 from collections.abc import Collection, Mapping
 from pathlib import Path
+from typing import Any
 
 from holdfast.client.core.errors import ClientError
 from holdfast.durability.cluster_look import TopicNow, log_starts, look_now, why_compacted
 from holdfast.durability.ledger_files import why_made_again
+from holdfast.durability.state_files import read_json, write_whole
 from holdfast.protocol.errors import ErrorCode
 
 _FILE = "topics.json"
@@ -21,6 +23,7 @@ class FollowedTopics:
     """Asked by the loop that follows and by each micro-batch, which is another thread."""
 
     def __init__(self, folder: Path, bootstrap_servers: str, timeout_ms: int) -> None:
+        """Raises: UnreadableState."""
         self._path = folder / _FILE
         self._bootstrap_servers = bootstrap_servers
         self._timeout_ms = timeout_ms
@@ -29,15 +32,14 @@ class FollowedTopics:
         self._ids: dict[str, set[str]] = {}
         #: those that a stream has begun to read: one of them that is not there now is no topic to come
         self._begun: frozenset[str] = frozenset()
+        #: those of which a micro-batch has judged what there was, or found nothing new
+        self._judged: frozenset[str] = frozenset()
         #: those of the ledgers that there were when the cluster was asked last
         self._there: frozenset[str] = frozenset()
         #: topic -> why nothing more is said of it
         self._withdrawn: dict[str, str] = {}
-        if self._path.is_file():
-            kept = json.loads(self._path.read_text(encoding="utf-8"))
-            self._ids = {topic: set(ids) for topic, ids in kept["topic_ids"].items()}
-            self._begun = frozenset(kept["begun"])
-            self._withdrawn = dict(kept["withdrawn"])
+        if self._path.exists():
+            read_json(self._path, self._recall)
 
     @property
     def named(self) -> tuple[str, ...]:
@@ -72,6 +74,10 @@ class FollowedTopics:
                     else f"topic {topic}: there is none of that name, nothing of it was judged"
                     for topic in self._missing()
                 ),
+                *(
+                    f"topic {topic}: nothing of it was judged yet"
+                    for topic in sorted(self._there - self._judged - self._withdrawn.keys())
+                ),
             )
 
     def heard(self, topic_ids: Mapping[str, Collection[str]]) -> None:
@@ -80,14 +86,19 @@ class FollowedTopics:
             ids = {topic: set(known) for topic, known in self._ids.items()}
             for topic, more in topic_ids.items():
                 ids.setdefault(topic, set()).update(more)
-            self._keep(ids, self._begun, self._withdrawn)
+            self._keep(ids, self._begun, self._judged, self._withdrawn)
 
     def begin(self) -> tuple[str, ...]:
         """What a stream is to read from now on: `read`. Raises: OSError."""
         with self._lock:
             read = self.read
-            self._keep(self._ids, self._begun.union(read), self._withdrawn)
+            self._keep(self._ids, self._begun.union(read), self._judged, self._withdrawn)
             return read
+
+    def were_judged(self, read: Collection[str]) -> None:
+        """A micro-batch over these is complete, or there is nothing new in them. Raises: OSError."""
+        with self._lock:
+            self._keep(self._ids, self._begun, self._judged.union(read), self._withdrawn)
 
     def look(self, timeout_ms: int | None = None) -> None:
         """Ask which topics there are, and which cannot be judged from now on.
@@ -142,22 +153,33 @@ class FollowedTopics:
         self._withdraw(reasons)
 
     def _withdraw(self, reasons: Mapping[str, str]) -> None:
-        self._keep(self._ids, self._begun, {**reasons, **self._withdrawn})
+        self._keep(self._ids, self._begun, self._judged, {**reasons, **self._withdrawn})
 
-    def _keep(self, ids: dict[str, set[str]], begun: frozenset[str], withdrawn: dict[str, str]) -> None:
+    def _recall(self, kept: Any) -> None:
+        self._ids = {topic: set(ids) for topic, ids in kept["topic_ids"].items()}
+        # earlier builds did not write these two down
+        self._begun = frozenset(kept.get("begun", ()))
+        self._judged = frozenset(kept.get("read", ()))
+        self._withdrawn = dict(kept["withdrawn"])
+
+    def _keep(
+        self,
+        ids: dict[str, set[str]],
+        begun: frozenset[str],
+        judged: frozenset[str],
+        withdrawn: dict[str, str],
+    ) -> None:
         """On disk first: what is not there would be forgotten by the next run."""
-        if (ids, begun, withdrawn) == (self._ids, self._begun, self._withdrawn):
+        if (ids, begun, judged, withdrawn) == (self._ids, self._begun, self._judged, self._withdrawn):
             return
         kept = {
             "topic_ids": {topic: sorted(known) for topic, known in ids.items()},
             "begun": sorted(begun),
+            "read": sorted(judged),
             "withdrawn": withdrawn,
         }
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        beside = self._path.with_suffix(".tmp")
-        beside.write_text(json.dumps(kept), encoding="utf-8")
-        beside.replace(self._path)
-        self._ids, self._begun, self._withdrawn = ids, begun, withdrawn
+        write_whole(self._path, json.dumps(kept))
+        self._ids, self._begun, self._judged, self._withdrawn = ids, begun, judged, withdrawn
 
 
 def _why_gone(topic: str) -> str:

@@ -19,6 +19,7 @@ from holdfast.durability.ledger import SENDS_SQL
 from holdfast.durability.ledger_lines import PROBLEM, TOPIC_ID
 from holdfast.durability.rules import PAIRS_SQL
 from holdfast.durability.session import local_path, local_source
+from holdfast.durability.state_files import read_json, write_whole
 from holdfast.durability.verdict import SAMPLES_MAX
 
 #: Classes that a micro-batch can be sure of.
@@ -224,21 +225,17 @@ class FollowState:
     _steps: dict[int, Step] = field(default_factory=dict)
 
     def steps(self) -> list[Step]:
-        """All that were finished, those of earlier runs too, in order."""
-        for path in (self.folder / "steps").glob("*.json"):
+        """All that were finished, those of earlier runs too, in order. Raises: UnreadableState."""
+        for path in (self.folder / "steps").glob("[0-9]*.json"):
             if int(path.stem) not in self._steps:
-                self._steps[int(path.stem)] = Step(**json.loads(path.read_text(encoding="utf-8")))
+                self._steps[int(path.stem)] = read_json(path, lambda kept: Step(**kept))
         return [self._steps[batch] for batch in sorted(self._steps)]
 
     def take(self, frame: Any, batch: int) -> Step:
         """Judge what is new together with what is open, and keep what is open then."""
         spark = frame.sparkSession
         step = self._judged(spark, frame.localCheckpoint(), batch)
-        folder = self.folder / "steps"
-        folder.mkdir(parents=True, exist_ok=True)
-        path = folder / f"{batch}.json"
-        path.with_suffix(".tmp").write_text(step.as_json(), encoding="utf-8")
-        path.with_suffix(".tmp").replace(path)
+        write_whole(self.folder / "steps" / f"{batch}.json", step.as_json())
         self._steps[batch] = step
         for name in ("open_sends", "open_log", "positions"):
             self._forget(name, batch - 1)

@@ -11,9 +11,12 @@ from typing import Any
 import pytest
 from pyspark.errors import StreamingQueryException
 
+from holdfast.client.core.errors import ClientError
 from holdfast.durability import follow as following
 from holdfast.durability.core.retries import ATTEMPTS
 from holdfast.durability.follow_query import FollowOptions
+from holdfast.durability.followed_topics import FollowedTopics
+from holdfast.durability.micro_batches import FollowState, Step
 from holdfast.durability.verdict import Verdict
 from holdfast.protocol.errors import ErrorCode
 from tests.spark.planted_log import PlantedLogs
@@ -32,6 +35,7 @@ class Query:
         self._folder = folder
         self._acts = list(acts)
         self._error: Exception | None = None
+        self.step: Callable[[Any, int], None] = lambda frame, batch: None
         self.isActive = True
         self.status = {"isTriggerActive": False}
 
@@ -39,6 +43,7 @@ class Query:
         act = self._acts.pop(0) if self._acts else "nothing"
         self.status["isTriggerActive"] = act == "looks for news"
         if act.startswith("completes "):
+            self.step(None, int(act.split()[1]))
             (self._folder / "checkpoint" / "commits").mkdir(parents=True, exist_ok=True)
             (self._folder / "checkpoint" / "commits" / act.split()[1]).touch()
         if act.endswith(("fails", "fails unheard")):
@@ -75,12 +80,17 @@ class Planted:
         left = [Query(self._folder / "state", *acts) for acts in script]
         now: Iterator[int] = iter(range(0, 1 << 62, HOUR_MS))
 
-        def begin(spark: Any, options: Any, topics: tuple[str, ...], *_: Any) -> Query:
+        def begin(spark: Any, options: Any, topics: tuple[str, ...], _: Any, step: Any) -> Query:
             self.begun.append(topics)
             each()
+            left[0].step = step
             return left.pop(0)
 
+        def take(state: FollowState, frame: Any, batch: int) -> Step:
+            return Step(batch, {}, {}, {})
+
         self._monkeypatch.setattr(following, "begin_query", begin)
+        self._monkeypatch.setattr(FollowState, "take", take)
         self._monkeypatch.setattr(following, "_now_ms", lambda: next(now))
         self._monkeypatch.setattr(following, "_PAUSE_S", 0.0)
         state, ledger = str(self._folder / "state"), str(self._folder / "ledger")
@@ -113,7 +123,7 @@ def test_a_read_that_fails_last_is_in_the_verdict(planted: Planted, act: str) ->
 
 
 def test_a_stream_that_ends_by_itself_proves_nothing(planted: Planted) -> None:
-    verdict = planted.run(("is stopped",), ())
+    verdict = planted.run(("completes 0", "is stopped"), ())
     assert (verdict.exit_code, verdict.doubts) == (6, ("reading failed: the stream was stopped",))
 
 
@@ -174,3 +184,62 @@ def test_topics_that_cannot_be_asked_about_in_the_end_prove_nothing(
     )
     assert verdict.exit_code == 6
     assert verdict.doubts == ("cluster: cleanup.policy of topic t: CLUSTER_AUTHORIZATION_FAILED: not told",)
+
+
+def test_a_topic_of_which_no_micro_batch_was_completed_is_in_doubt(
+    planted: Planted, node: PlantedLogs
+) -> None:
+    """It is made while the others are read, and the end comes before its query has read anything."""
+    node.hide("u")
+    shows = iter([False, True, False])
+
+    def visit() -> None:
+        if next(shows):
+            node.show()
+
+    verdict = planted.run(("completes 0", "fails"), ("completes 1",), (), each=visit)
+    assert planted.begun == [("t",), ("t",), ("t", "u")]
+    assert (verdict.exit_code, verdict.doubts) == (6, ("topic u: nothing of it was judged yet",))
+    assert planted.run(("looks for news", "finds none")).exit_code == 0
+    assert planted.run(()).exit_code == 0, "it is kept in the state folder"
+
+
+def test_a_micro_batch_that_was_planned_before_reads_no_new_topic(planted: Planted, tmp_path: Path) -> None:
+    (tmp_path / "state" / "checkpoint" / "offsets").mkdir(parents=True)
+    (tmp_path / "state" / "checkpoint" / "offsets" / "4").touch()
+    verdict = planted.run(("looks for news", "completes 4"))
+    assert verdict.doubts == tuple(f"topic {topic}: nothing of it was judged yet" for topic in "tu")
+    assert planted.run(("completes 5",)).doubts == ()
+
+
+def test_a_cluster_that_does_not_answer_between_two_attempts_is_asked_again(
+    planted: Planted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    look, asked = FollowedTopics.look, iter(range(100))
+
+    def look_or_not(topics: FollowedTopics, timeout_ms: int | None = None) -> None:
+        if timeout_ms is None and next(asked) == 1:
+            raise ClientError("no broker answers")
+        look(topics, timeout_ms)
+
+    monkeypatch.setattr(FollowedTopics, "look", look_or_not)
+    verdict = planted.run(("fails",), ("completes 0",))
+    assert planted.phases[1] == "Following: cluster: no broker answers; it is tried again"
+    assert (verdict.exit_code, verdict.doubts) == (0, ())
+
+
+@pytest.mark.parametrize("text", ["", "null", "[]", "{}", '{"topic_ids": [], "withdrawn": {}}'])
+@pytest.mark.parametrize("name", ["topics.json", "steps/3.json"])
+def test_a_state_folder_that_cannot_be_read_is_named(
+    planted: Planted, tmp_path: Path, name: str, text: str
+) -> None:
+    (tmp_path / "state" / name).write_text(text)
+    verdict = planted.run(())
+    assert (verdict.exit_code, planted.begun) == (6, [])
+    (reason,) = verdict.inconclusive
+    assert reason.startswith(f"state folder {tmp_path / 'state'}: {Path(name).name} cannot be read (")
+
+
+def test_topics_that_an_earlier_build_kept_are_judged_again(planted: Planted, tmp_path: Path) -> None:
+    (tmp_path / "state" / "topics.json").write_text('{"topic_ids": {"t": []}, "withdrawn": {}}')
+    assert planted.run(("completes 0",)).exit_code == 0

@@ -31,11 +31,14 @@ def test_a_topic_is_awaited_until_there_is_one_of_its_name(tmp_path: Path) -> No
         topics.heard({"t": (), "later": ()})
         topics.look()
         assert read_of(topics) == ["t"]
+        topics.were_judged(["t"])
         assert doubts_of(topics) == ["topic later: there is none of that name, nothing of it was judged"]
         node.plant("later", 0, [])
         assert topics.are_awaited
         topics.look()
         assert read_of(topics) == ["later", "t"]
+        assert doubts_of(topics) == ["topic later: nothing of it was judged yet"]
+        topics.were_judged(["later", "t"])
         assert doubts_of(topics) == []
 
 
@@ -46,6 +49,7 @@ def test_a_topic_that_is_compacted_once_is_withdrawn_for_good(tmp_path: Path) ->
     with PlantedLogs({("t", 0): [], ("u", 0): []}) as node:
         later = of(tmp_path, node)
         later.look()
+        later.were_judged(["u"])
         assert (list(later.named), read_of(later)) == (["t", "u"], ["u"])
         (doubt,) = doubts_of(later)
         assert doubt.startswith("t: cleanup.policy has compact")
@@ -56,6 +60,7 @@ def test_a_topic_of_another_id_than_acknowledged_is_withdrawn(tmp_path: Path) ->
         topics = of(tmp_path, node)
         topics.heard({"t": [encode_id(node.topic_id("t"))]})
         topics.look()
+        topics.were_judged(["t"])
         assert doubts_of(topics) == []
         node.make_again("t")
         assert topics.look_at({("t", 0)}) == {}
@@ -73,6 +78,7 @@ def test_nothing_is_said_of_a_topic_that_a_broker_does_not_know_until_it_is_with
         topics.heard({"t": (), "u": ()})
         topics.look()
         assert topics.begin() == ("t", "u")
+        topics.were_judged(["t"])
         node.hide("u")
         for asked in (topics, of(tmp_path, node)):
             with pytest.raises(ClientError, match="topic u: UNKNOWN_TOPIC_OR_PARTITION"):
