@@ -1,11 +1,22 @@
 """A cluster for foreign clients, and each of them in turn."""
 
+import gc
+import warnings
 from collections.abc import Iterator
 
 import pytest
 
 from holdfast.testing import HoldfastCluster
 from tests.kafka_clients.clients import CLIENTS, KafkaClient
+
+
+@pytest.fixture(autouse=True)
+def leaks_of_foreign_clients() -> Iterator[None]:
+    """Connections that they leave open end with their test: in another one, warnings are errors."""
+    yield
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        gc.collect()
 
 
 @pytest.fixture(scope="package")
