@@ -78,7 +78,7 @@ def fetch_answered(member: Member, response: FetchResponse) -> None:
         member.note(f"voter {answered_by} refused a fetch of this node: {response.error_message}")
         member.fetcher.failed(member.now_ms)
         return
-    member.told_of(row.leader_id, response.leader_endpoint)
+    member.addresses.told_of(row.leader_id, response.leader_endpoint)
     is_own = row.error_code == ErrorCode.NONE and row.leader_id == answered_by
     if (
         member.learn(row.leader_epoch, row.leader_id, is_leaders_own=is_own)

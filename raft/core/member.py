@@ -44,12 +44,10 @@ from holdfast.raft.core.snapshot_format import SnapshotId
 from holdfast.raft.core.voter_addresses import VoterAddresses
 from holdfast.raft.core.voter_calls import VoterCalls
 from holdfast.raft.core.voter_directories import VoterDirectories
-from holdfast.raft.core.voter_sets import VoterSets, parse_endpoint
+from holdfast.raft.core.voter_sets import VoterSets
 from holdfast.runtime.api import Random
 from holdfast.runtime.stats import Level, LogLine
 
-#: Leaders whose addresses a member keeps while its log does not name them.
-_TOLD_MAX = 16
 _LEADERSHIP_ENDED = (
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
     "the leadership ended before the change was committed: ask again whether it is",
@@ -119,9 +117,7 @@ class Member:
         self.shape = shape
         self.directories = directories or VoterDirectories()
         self.sets = sets or VoterSets()
-        #: `{node: (host, port)}` of leaders that peers have told of and this log names not yet (K30)
-        self._told_addresses: dict[int, tuple[str, int]] = {}
-        self._addresses = VoterAddresses(config.voters)
+        self.addresses = VoterAddresses(config.node_id, config.voters)
         #: the voters' ids, ascending, by the log's end, or by the configuration while the log names none
         self.voter_ids: tuple[int, ...] = ()
         #: the same without this node
@@ -260,35 +256,13 @@ class Member:
     def address_of(self, node_id: int) -> tuple[str, int] | None:
         """Where a voter is reached, or a leader that this log does not name yet, or no more; None when that
         is not known."""
-        return self._addresses.choose(node_id, self._known_address_of(node_id))
-
-    def address_missed(self, node_id: int, address: tuple[str, int]) -> bool:
-        """No connection to the node was made there. True when another address is tried next."""
-        return self._addresses.missed(node_id, address, self._known_address_of(node_id))
-
-    def _known_address_of(self, node_id: int) -> tuple[str, int] | None:
-        named, told = self.sets.find(node_id), self._told_addresses.get(node_id)
-        if named is None and told is None:
-            named = self.sets.last_of(node_id)
-        return told if named is None else (named.host, named.port)
-
-    def told_of(self, leader_id: int, endpoint: str | None) -> None:
-        """A peer says where the leader is reached. Peers whose log names no voters say nothing."""
-        address = parse_endpoint(endpoint)
-        if address is not None and leader_id >= 0 and leader_id != self.config.node_id:
-            self._keep_address(leader_id, address)
-
-    def _keep_address(self, leader_id: int, address: tuple[str, int]) -> None:
-        self._told_addresses.pop(leader_id, None)
-        self._told_addresses[leader_id] = address
-        if len(self._told_addresses) > _TOLD_MAX:
-            del self._told_addresses[next(iter(self._told_addresses))]
+        return self.addresses.choose(node_id, self.sets)
 
     def _keep_leaders_address(self, leader_id: int) -> None:
         """A log that is cut, or names other voters, may name this leader no more, and it leads on."""
         address = self.address_of(leader_id)
         if self.names_voters and address is not None:
-            self._keep_address(leader_id, address)
+            self.addresses.keep(leader_id, address)
 
     @property
     def leader_endpoint(self) -> str | None:
@@ -298,9 +272,7 @@ class Member:
 
     def may_lead(self, node_id: int) -> bool:
         """This node can follow that one: it is another voter, or where it is was told."""
-        return node_id in self.other_voters or (
-            node_id != self.config.node_id and node_id in self._told_addresses
-        )
+        return node_id in self.other_voters or self.addresses.was_told(node_id)
 
     def snapshot(self) -> Snapshot:
         return Snapshot(

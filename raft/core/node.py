@@ -132,7 +132,7 @@ class RaftNode:
 
     def address_missed(self, node_id: int, address: tuple[str, int]) -> bool:
         """No connection to the node was made there. True when another address is tried next."""
-        return self._member.address_missed(node_id, address)
+        return self._member.addresses.missed(node_id, address, self._member.sets)
 
     @property
     def now_ms(self) -> int:

@@ -91,7 +91,7 @@ def _vote(member: Member, token: int, request: VoteRequest) -> None:
 def _begin_epoch(member: Member, token: int, request: BeginQuorumEpochRequest) -> None:
     refusal = answers.check_begin(request, member.config, member.state)
     if refusal is None:
-        member.told_of(request.leader_id, request.leader_endpoint)
+        member.addresses.told_of(request.leader_id, request.leader_endpoint)
         if member.may_lead(request.leader_id):
             member.learn(request.raft_epoch, request.leader_id)
             assert member.state.leader_id == request.leader_id, "one leader in an epoch (Q-1)"

@@ -2,9 +2,16 @@
 
 import pytest
 
+from holdfast.raft.core.control_records import Voter
 from holdfast.raft.core.voter_addresses import Address, VoterAddresses
+from holdfast.raft.core.voter_sets import VoterSets
 
 LOG, LIST = ("log", 1), ("list", 1)
+
+
+def named(address: Address | None) -> VoterSets:
+    """The sets of a log that names voter 7 there, or not at all."""
+    return VoterSets() if address is None else VoterSets([(0, (Voter(7, b"d" * 16, *address),))])
 
 
 @pytest.mark.parametrize(
@@ -20,23 +27,23 @@ LOG, LIST = ("log", 1), ("list", 1)
 def test_both_addresses_are_tried(
     known: Address | None, configured: Address | None, tried: list[Address | None]
 ) -> None:
-    addresses = VoterAddresses({} if configured is None else {7: configured})
+    addresses = VoterAddresses(1, {} if configured is None else {7: configured})
     seen: list[Address | None] = []
     for _ in tried:
-        seen.append(address := addresses.choose(7, known))
+        seen.append(address := addresses.choose(7, named(known)))
         if address is not None:
-            is_another_tried = addresses.missed(7, address, known)
+            is_another_tried = addresses.missed(7, address, named(known))
             assert is_another_tried == (tried[0] != tried[1])
     assert seen == tried
 
 
 def test_an_address_that_answers_is_kept() -> None:
-    addresses = VoterAddresses({7: LIST})
-    assert addresses.missed(7, LOG, LOG)
-    assert [addresses.choose(7, LOG) for _ in range(3)] == [LIST] * 3
+    addresses = VoterAddresses(1, {7: LIST})
+    assert addresses.missed(7, LOG, named(LOG))
+    assert [addresses.choose(7, named(LOG)) for _ in range(3)] == [LIST] * 3
 
 
 def test_a_new_address_in_the_log_is_tried_at_once() -> None:
-    addresses = VoterAddresses({7: LIST})
-    assert addresses.missed(7, LOG, LOG)
-    assert addresses.choose(7, ("moved", 2)) == ("moved", 2)
+    addresses = VoterAddresses(1, {7: LIST})
+    assert addresses.missed(7, LOG, named(LOG))
+    assert addresses.choose(7, named(("moved", 2))) == ("moved", 2)
