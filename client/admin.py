@@ -275,16 +275,7 @@ class Admin:
     ) -> bytes:
         """Take in the new directory of a voter that has lost its disk: `directory_id`, or the one that asks.
         Returns it."""
-        answer: AddRaftVoterResponse
-        answer, maybe_done = await self._cluster.ask(
-            AddRaftVoterRequest(voter_id, directory_id),
-            timeout_ms,
-            code_of_answer=lambda found: code_of(found.error_code),
-            what="AddRaftVoter",
-        )
-        if not (maybe_done and answer.error_code == ErrorCode.DUPLICATE_VOTER):
-            raise_refusal(answer.error_code, answer.error_message, "AddRaftVoter")
-        return answer.directory_id or directory_id or b""
+        return await self._add_voter(AddRaftVoterRequest(voter_id, directory_id), timeout_ms)
 
     async def upgrade_quorum(self, *, timeout_ms: float = _TIMEOUT_MS) -> None:
         """Let the metadata log name the voters from now on, so that they can be changed. Asks again while a
@@ -308,16 +299,19 @@ class Admin:
     ) -> bytes:
         """Make a controller that reads the metadata log a voter, reached at `endpoint` (host:port); returns
         its directory. Asks again while it has not caught up, or another change is under way."""
+        return await self._add_voter(AddRaftVoterRequest(node_id, directory_id, endpoint), timeout_ms)
+
+    async def _add_voter(self, request: AddRaftVoterRequest, timeout_ms: float) -> bytes:
         answer: AddRaftVoterResponse
         answer, maybe_done = await self._cluster.ask(
-            AddRaftVoterRequest(node_id, directory_id, endpoint),
+            request,
             timeout_ms,
             code_of_answer=lambda found: code_of(found.error_code),
             what="AddRaftVoter",
         )
         if not (maybe_done and answer.error_code == ErrorCode.DUPLICATE_VOTER):
             raise_refusal(answer.error_code, answer.error_message, "AddRaftVoter")
-        return answer.directory_id or directory_id or b""
+        return answer.directory_id or request.directory_id or b""
 
     async def remove_controller(
         self, node_id: int, directory_id: bytes | None = None, *, timeout_ms: float = _TIMEOUT_MS
