@@ -14,7 +14,7 @@ from holdfast.protocol.messages.quorum import (
     RemoveRaftVoterRequest,
 )
 from tests.unit.raft.changing_world import ChangingWorld
-from tests.unit.raft.test_simulation import _fault
+from tests.unit.raft.random_faults import assert_one_leads, disturb
 
 _SEEDS = int(os.environ.get("HOLDFAST_RAFT_SEEDS", "6"))
 _FIRST_SEED = int(os.environ.get("HOLDFAST_RAFT_SEED", "-1"))
@@ -24,24 +24,11 @@ _PEACE_MS = 20_000
 
 def _run(seed: int, voter_count: int) -> ChangingWorld:
     world = ChangingWorld(seed, voter_count, 6 - voter_count)
-    for id in sorted(world.machines):
-        world.later(world.random.randint(0, 300), lambda id=id: world.boot(id))  # type: ignore[misc]
-    for _ in range(world.random.randint(5, 40)):
-        world.later(world.random.randint(1_000, _FAULTS_MS - 1_500), lambda: _fault(world))
-    for _ in range(80):
-        world.later(world.random.randint(0, _FAULTS_MS), world.propose_everywhere)
-    world.run_until(_FAULTS_MS)
-    world.calm = True
-    world.cut()
+    disturb(world, _FAULTS_MS, first_ms=1_000)
     world.run_until(_FAULTS_MS + _PEACE_MS - 6_000)
     world.is_settled = True
     world.run_until(_FAULTS_MS + _PEACE_MS)
-    leaders = world.leaders()
-    assert len(leaders) == 1, f"L-8: peace for {_PEACE_MS} ms, and the leaders are {leaders}"
-    last_value = world.propose(leaders[0])
-    world.run_until(_FAULTS_MS + _PEACE_MS + 1_000)
-    world.check_converged()
-    assert last_value in world.acked, "a quorum at peace commits"
+    assert_one_leads(world, world.leaders(), _PEACE_MS)
     return world
 
 

@@ -9,6 +9,7 @@ import os
 import pytest
 
 from tests.cases import slow
+from tests.unit.raft.random_faults import assert_one_leads, disturb, fault
 from tests.unit.raft.simulation import OBSERVER_ID, World
 
 _SEEDS = int(os.environ.get("HOLDFAST_RAFT_SEEDS", "40"))
@@ -17,54 +18,11 @@ _FAULTS_MS = 12_000
 _PEACE_MS = 15_000
 
 
-def _fault(world: World) -> None:
-    """One random act: crash, restart, perhaps with a new disk, partition, pause, resignation. Leaders are
-    favourite victims."""
-    ids = sorted(world.machines)
-    leaders = [id for id in ids if world.role(id) == "Leader"]
-    pool = leaders if leaders and world.random.random() < 0.5 else ids
-    id = pool[world.random.randint(0, len(pool) - 1)]
-    match world.random.randint(0, 9):
-        case 0 | 1 | 2:
-            world.crash(id)
-            if world.random.random() < 0.2:
-                world.wipe(id)
-            world.later(world.random.randint(1, 1_500), lambda: world.boot(id))
-        case 3:
-            for other in ids:
-                world.crash(other)
-                world.later(world.random.randint(1, 1_500), lambda id=other: world.boot(id))  # type: ignore[misc]
-        case 4:
-            inside = tuple(other for other in ids if world.random.random() < 0.5)
-            world.cut(inside, tuple(other for other in ids if other not in inside))
-        case 5:
-            world.cut((id,), tuple(other for other in ids if other != id))
-        case 6 | 7:
-            world.cut()
-        case 8:
-            world.pause(id, world.random.randint(50, 4_000))
-        case _:
-            world.resign(id)
-
-
 def _run(seed: int, voter_count: int) -> World:
     world = World(seed, voter_count, observer_count=1)
-    for id in sorted(world.machines):
-        world.later(world.random.randint(0, 300), lambda id=id: world.boot(id))  # type: ignore[misc]
-    for _ in range(world.random.randint(5, 40)):
-        world.later(world.random.randint(0, _FAULTS_MS - 1_500), lambda: _fault(world))
-    for _ in range(80):
-        world.later(world.random.randint(0, _FAULTS_MS), world.propose_everywhere)
-    world.run_until(_FAULTS_MS)
-    world.calm = True
-    world.cut()
+    disturb(world, _FAULTS_MS)
     world.run_until(_FAULTS_MS + _PEACE_MS)
-    leaders = [id for id in world.voter_ids if world.role(id) == "Leader"]
-    assert len(leaders) == 1, f"L-8: peace for {_PEACE_MS} ms, and the leaders are {leaders}"
-    last_value = world.propose(leaders[0])
-    world.run_until(_FAULTS_MS + _PEACE_MS + 1_000)
-    world.check_converged()
-    assert last_value in world.acked, "a quorum at peace commits"
+    assert_one_leads(world, [id for id in world.voter_ids if world.role(id) == "Leader"], _PEACE_MS)
     return world
 
 
@@ -89,7 +47,7 @@ def _peace_but_for(world: World, cuts: set[tuple[int, int]]) -> None:
     for id in sorted(world.machines):
         world.later(world.random.randint(0, 300), lambda id=id: world.boot(id))  # type: ignore[misc]
     for _ in range(10):
-        world.later(world.random.randint(2_000, 5_000), lambda: _fault(world))
+        world.later(world.random.randint(2_000, 5_000), lambda: fault(world))
     world.run_until(7_000)
     world.calm = True
     world.cut_links(cuts)
