@@ -52,6 +52,7 @@ TRANSLATIONS: dict[KafkaApi, Translation] = {
     KafkaApi.DESCRIBE_QUORUM: cluster.describe_quorum,
     KafkaApi.UPDATE_FEATURES: cluster.update_features,
     KafkaApi.DESCRIBE_CLUSTER: metadata.describe_cluster,
+    KafkaApi.CONSUMER_GROUP_HEARTBEAT: groups.consumer_group_heartbeat,
     KafkaApi.DESCRIBE_TOPIC_PARTITIONS: metadata.describe_topic_partitions,
 }
 assert TRANSLATIONS.keys() == set(KafkaApi)

@@ -65,6 +65,21 @@ def test_what_is_not_served_fails_at_once_and_says_so(client: KafkaClient) -> No
         client.begin_transaction()
 
 
+@pytest.mark.timeout(30)
+def test_the_group_protocol_of_kip_848_ends_a_consumer_at_once(cluster: HoldfastCluster) -> None:
+    """Where the API is missing librdkafka looks for another coordinator for ever, and says nothing."""
+    confluent_kafka = pytest.importorskip("confluent_kafka")
+    consumer = confluent_kafka.Consumer(
+        {"bootstrap.servers": cluster.kafka_bootstrap, "group.id": "new", "group.protocol": "consumer"}
+    )
+    consumer.subscribe(["any"])
+    message = consumer.poll(20)
+    consumer.close()
+    assert message is not None
+    assert message.error().code() == confluent_kafka.KafkaError._FATAL
+    assert "version not supported" in message.error().str()
+
+
 def test_no_acknowledged_record_is_lost_or_doubled_while_leaders_are_killed(
     client: KafkaClient, request: pytest.FixtureRequest, cluster: HoldfastCluster
 ) -> None:

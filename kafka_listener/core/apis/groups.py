@@ -33,6 +33,9 @@ from holdfast.protocol.messages.groups import (
 
 #: Kafka's code that clients do not try again: they raise at once what they were refused.
 _TRANSACTIONAL_ID_AUTHORIZATION_FAILED = 53
+#: Kafka's, of a protocol that is switched off: it ends a consumer, too.
+_UNSUPPORTED_VERSION = 35
+_NO_CONSUMER_PROTOCOL = "the consumer group protocol (KIP-848) is not served; use group.protocol=classic"
 _GROUP_KEY, _TRANSACTION_KEY = 0, 1
 _NO_TRANSACTIONS = "transactions are not served; leave transactional.id unset"
 
@@ -83,6 +86,18 @@ def find_coordinator(request: Request, cluster: ClusterView) -> Outcome:
 def _nowhere(keys: tuple[str, ...], code: int, text: str) -> Fields:
     nowhere = {"node_id": -1, "host": "", "port": -1, "error_code": code, "error_message": text}
     return {**nowhere, "coordinators": [{**nowhere, "key": key} for key in keys]}
+
+
+def consumer_group_heartbeat(request: Request, cluster: ClusterView) -> Outcome:
+    """Refused. It is served only for this: where the API is not in the answer to ApiVersions, librdkafka
+    looks for another coordinator for ever and says nothing. Kafka with the protocol switched off answers
+    the same code, which ends the consumer with an error."""
+    return {
+        "error_code": _UNSUPPORTED_VERSION,
+        "error_message": _NO_CONSUMER_PROTOCOL,
+        "member_epoch": 0,
+        "heartbeat_interval": 0,
+    }
 
 
 # --- members -------------------------------------------------------------------------------------------

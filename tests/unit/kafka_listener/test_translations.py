@@ -265,6 +265,15 @@ def test_a_transactional_write_is_refused_with_a_code_that_is_not_tried_again() 
     assert answer["responses"][0]["partition_responses"][0]["error_code"] == 53
 
 
+def test_the_group_protocol_of_kip_848_is_refused_with_a_sentence_and_a_code_that_ends_a_consumer() -> None:
+    fields = {"group_id": "g", "member_id": "", "member_epoch": 0, "topic_partitions": None}
+    for version in (0, 1):
+        request = request_of(KafkaApi.CONSUMER_GROUP_HEARTBEAT, version, fields)
+        answer = written(request, TRANSLATIONS[KafkaApi.CONSUMER_GROUP_HEARTBEAT](request, VIEW))
+        assert answer["error_code"] == 35
+        assert "use group.protocol=classic" in answer["error_message"]
+
+
 def fetch_fields(**more: Any) -> dict[str, Any]:
     rows = [
         {"partition": index, "fetch_offset": 5, "partition_max_bytes": 100, "log_start_offset": -1}
