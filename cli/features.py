@@ -1,6 +1,7 @@
 """`holdfast features describe|upgrade|downgrade`: levels of features, in Kafka's lines.
 
-`eligible.leader.replicas.version` is the one there is: 1 is KIP-966's ELR, 0 is without.
+`eligible.leader.replicas.version` 1 is KIP-966's ELR, 0 is without. `metadata.version` names the records that
+controllers write.
 """
 
 from typing import Any

@@ -9,11 +9,19 @@ from dataclasses import dataclass, field
 from immutables import Map
 
 from holdfast.metadata.ids import PartitionId
-from holdfast.metadata.records import ELR_FEATURE, RegisterBrokerRecord
+from holdfast.metadata.records import (
+    ELR_FEATURE,
+    METADATA_VERSION,
+    METADATA_VERSION_MAX,
+    RegisterBrokerRecord,
+)
 from holdfast.protocol.messages.broker_registration import FeatureRange, ListenerEndpoint
 
 #: Features and levels that this version supports.
-SUPPORTED_FEATURES: tuple[FeatureRange, ...] = (FeatureRange(ELR_FEATURE, 0, 1),)
+SUPPORTED_FEATURES: tuple[FeatureRange, ...] = (
+    FeatureRange(ELR_FEATURE, 0, 1),
+    FeatureRange(METADATA_VERSION, 0, METADATA_VERSION_MAX),
+)
 
 
 def levels_of(features: Iterable[FeatureRange], name: str) -> tuple[int, int]:
@@ -45,6 +53,9 @@ class BrokerRegistration:
     clean_shutdown: bool
     #: {(topic_id, partition_index): None}: replicas in log dirs that failed; the next incarnation has none
     offline_replicas: Map[PartitionId, None] = field(default_factory=Map)
+    #: {(topic_id, partition_index): None}: replicas that were offline and are fetched anew; a build of
+    #: metadata.version 0 takes them for offline until the broker registers again
+    renewed_replicas: Map[PartitionId, None] = field(default_factory=Map)
 
     @classmethod
     def from_record(cls, record: RegisterBrokerRecord) -> "BrokerRegistration":

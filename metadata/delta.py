@@ -16,6 +16,7 @@ from holdfast.metadata.ids import PartitionId
 from holdfast.metadata.image import RESOURCE_TOPIC, ConfigResource, MetadataImage, TopicImage
 from holdfast.metadata.partition import PartitionRegistration
 from holdfast.metadata.records import (
+    RECORD_VERSION,
     BrokerRegistrationChangeRecord,
     ConfigRecord,
     FeatureLevelRecord,
@@ -74,6 +75,7 @@ class MetadataDelta:
         "_next_producer_id",
         "_offset",
         "_raft_epoch",
+        "_record_version",
         "_topic_ids",
         "_topics",
         "image",
@@ -87,6 +89,7 @@ class MetadataDelta:
         self.violations: list[str] = []
         self._offset = image.offset
         self._raft_epoch = image.raft_epoch
+        self._record_version = image.record_version
         self._brokers = image.brokers
         self._topics = image.topics
         self._topic_ids = image.topic_ids
@@ -100,11 +103,15 @@ class MetadataDelta:
         self._changed_brokers: dict[int, None] = {}
         self._changed_configs: dict[ConfigResource, None] = {}
 
-    def replay(self, record: MetadataRecord, offset: int, raft_epoch: int) -> None:
-        """Apply the record at `offset`."""
+    def replay(
+        self, record: MetadataRecord, offset: int, raft_epoch: int, version: int = RECORD_VERSION
+    ) -> None:
+        """Apply the record at `offset`, which is written in `version`."""
         assert offset >= self._offset, f"record at {offset} replayed after {self._offset}"
         self._offset = offset + 1
         self._raft_epoch = raft_epoch
+        if self._record_version is None or version > self._record_version:
+            self._record_version = version
         if type(record) is RegisterBrokerRecord and record.broker_epoch != offset:
             self._refuse(offset, f"broker {record.broker_id} has epoch {record.broker_epoch}")
         self.restore(record)
@@ -164,11 +171,14 @@ class MetadataDelta:
             self._next_producer_id,
             self._assigned,
             self._leaderless,
+            self._record_version,
         )
 
-    def restored(self, offset: int, raft_epoch: int) -> MetadataImage:
-        """The image of a snapshot's records (K15)."""
-        self._offset, self._raft_epoch = offset, raft_epoch
+    def restored(
+        self, offset: int, raft_epoch: int, record_version: int | None = RECORD_VERSION
+    ) -> MetadataImage:
+        """The image of a snapshot's records (K15), which are written in that version."""
+        self._offset, self._raft_epoch, self._record_version = offset, raft_epoch, record_version
         return self.apply()
 
     @classmethod
@@ -176,6 +186,7 @@ class MetadataDelta:
         """What has changed from one image to another, whose records are not known: it is of a snapshot."""
         delta = cls(image)
         delta._offset, delta._raft_epoch = later.offset, later.raft_epoch
+        delta._record_version = later.record_version
         delta._brokers, delta._configs, delta._features = later.brokers, later.configs, later.features
         delta._topics, delta._topic_ids = later.topics, later.topic_ids
         delta._next_producer_id = later.next_producer_id
@@ -277,14 +288,14 @@ class MetadataDelta:
     def _replay_replicas_offline(self, record: ReplicasOfflineRecord) -> None:
         broker = self._registered(record.broker_id, record.broker_epoch, "marked with offline replicas")
         if broker is not None:
-            keys = broker.offline_replicas
+            keys, renewed = broker.offline_replicas, broker.renewed_replicas
             for index in record.partitions:
                 key = PartitionId(record.topic_id, index)
-                if not record.are_online:
-                    keys = keys.set(key, None)
-                elif key in keys:
-                    keys = keys.delete(key)
-            self._put_broker(replace(broker, offline_replicas=keys))
+                if record.are_online:
+                    keys, renewed = _without(keys, key), renewed.set(key, None)
+                else:
+                    keys, renewed = keys.set(key, None), _without(renewed, key)
+            self._put_broker(replace(broker, offline_replicas=keys, renewed_replicas=renewed))
 
     def _replay_topic(self, record: TopicRecord) -> None:
         if record.name in self._topic_ids or record.topic_id in self._topics:
@@ -379,6 +390,10 @@ def local_view(image: MetadataImage, broker_id: int) -> LocalChanges:
 
 
 _NO_KEYS: Map[PartitionId, None] = Map()
+
+
+def _without(keys: Map[PartitionId, None], key: PartitionId) -> Map[PartitionId, None]:
+    return keys.delete(key) if key in keys else keys
 
 
 def _changed(before: Mapping[_Key, object], after: Mapping[_Key, object]) -> dict[_Key, None]:

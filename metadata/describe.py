@@ -142,7 +142,7 @@ def described_features(image: MetadataImage) -> tuple[DescribedFeature, ...]:
     rows: list[DescribedFeature] = []
     for known in SUPPORTED_FEATURES:
         low, high = supported_levels(image, known)
-        rows.append(DescribedFeature(known.name, low, high, image.features.get(known.name, 0)))
+        rows.append(DescribedFeature(known.name, low, high, image.level_of(known.name)))
     return tuple(sorted(rows, key=lambda row: row.name))
 
 

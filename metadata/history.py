@@ -12,13 +12,14 @@ from holdfast.metadata.ids import PartitionId
 from holdfast.metadata.image import MetadataImage
 from holdfast.metadata.partition import PartitionRegistration
 from holdfast.metadata.records import (
+    RECORD_VERSION,
     LaterRecord,
     MetadataRecord,
     PartitionChangeRecord,
     PartitionRecord,
     RegisterBrokerRecord,
     RemoveTopicRecord,
-    decode_record,
+    decode_versioned,
 )
 from holdfast.metadata.snapshot_records import (
     PastAssignmentRecord,
@@ -42,12 +43,14 @@ class CommittedRecord(NamedTuple):
     offset: int
     timestamp_ms: int
     record: MetadataRecord
+    #: that it is written in
+    version: int = RECORD_VERSION
 
 
 def committed_record(offset: int, timestamp_ms: int, value: bytes) -> CommittedRecord:
     """The record at an offset. Raises: LaterRecord, whose text tells the offset; SchemaError."""
     try:
-        return CommittedRecord(offset, timestamp_ms, decode_record(value))
+        return CommittedRecord(offset, timestamp_ms, *decode_versioned(value))
     except LaterRecord as later:
         raise LaterRecord(f"metadata offset {offset}: {later}") from None
 

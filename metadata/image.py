@@ -21,7 +21,7 @@ from holdfast.metadata.config_keys import (
 from holdfast.metadata.configs import parse_value
 from holdfast.metadata.ids import PartitionId
 from holdfast.metadata.partition import PartitionRegistration
-from holdfast.metadata.records import ELR_FEATURE
+from holdfast.metadata.records import ELR_FEATURE, METADATA_VERSION, implied_metadata_version
 
 #: `resource_type` of ConfigRecord.
 RESOURCE_TOPIC = 2
@@ -67,7 +67,7 @@ class MetadataImage:
     #: name -> topic id; exactly the names of `topics`
     topic_ids: Map[str, bytes] = field(default_factory=Map)
     configs: Map[ConfigResource, Map[str, str]] = field(default_factory=Map)
-    #: finalized levels by feature
+    #: finalized levels by feature; `level_of` tells the one in force
     features: Map[str, int] = field(default_factory=Map)
     #: first producer id not yet given to a broker
     next_producer_id: int = 0
@@ -76,6 +76,9 @@ class MetadataImage:
     assigned: Map[int, Map[PartitionId, None]] = field(default_factory=Map)
     #: index, written by `metadata.delta` only: partitions without a leader
     leaderless: Map[PartitionId, None] = field(default_factory=Map)
+    #: latest version of the records that were replayed, None without any; counts while no metadata.version is
+    #: finalized
+    record_version: int | None = field(default=None, compare=False)
 
     # --- brokers -----------------------------------------------------------------------------------------
 
@@ -149,6 +152,21 @@ class MetadataImage:
     def elr_enabled(self) -> bool:
         """The level of the ELR feature is 1 or more."""
         return self.features.get(ELR_FEATURE, 0) >= 1
+
+    @property
+    def metadata_version(self) -> int:
+        """The level of metadata.version: the finalized one, else what the records imply (K31)."""
+        level = self.features.get(METADATA_VERSION)
+        return implied_metadata_version(self.record_version) if level is None else level
+
+    def level_of(self, feature: str) -> int:
+        """The level of a feature that is in force, 0 for off."""
+        return self.metadata_version if feature == METADATA_VERSION else self.features.get(feature, 0)
+
+    @property
+    def levels(self) -> dict[str, int]:
+        """{feature: level in force}, by name, of those that a broker must support."""
+        return {name: self.level_of(name) for name in sorted({METADATA_VERSION, *self.features})}
 
     def overrides(self, topic_name: str) -> Map[str, str]:
         """The topic's own settings."""

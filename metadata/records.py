@@ -4,6 +4,7 @@ A record's value is msgpack `[record_key, version, fields]`, with the fields in 
 Numbers are Kafka's. State changes only by replaying records; `metadata.delta` knows what they do.
 """
 
+from bisect import bisect_right
 from typing import Any, TypeAlias
 
 import msgpack
@@ -38,6 +39,8 @@ RECOVERING = 1
 
 #: The feature that switches ELR; level 1 is on.
 ELR_FEATURE = "eligible.leader.replicas.version"
+#: The feature whose level names the records that controllers write (K31).
+METADATA_VERSION = "metadata.version"
 
 
 @message
@@ -263,16 +266,32 @@ RECORD_CLASSES: dict[int, type] = {
 }
 _KEYS: dict[type, int] = {cls: key for key, cls in RECORD_CLASSES.items()}
 
-#: Version of all records that this software writes.
-RECORD_VERSION = 4
+#: The latest version of records that this software knows.
+RECORD_VERSION = 5
+#: Version of the records of each level of metadata.version. 0: those of builds that know of no levels; 1: a
+#: replica that was offline is told to be fetched anew. Builds without levels wrote 4, too, which implies
+#: level 0: their brokers may register until an operator raises the level.
+RECORD_VERSIONS = (3, 5)
+METADATA_VERSION_MAX = len(RECORD_VERSIONS) - 1
 
 
-def encode_record(record: MetadataRecord) -> bytes:
-    """The bytes of a record's value."""
+def implied_metadata_version(record_version: int | None) -> int:
+    """The level of a cluster that has none finalized, by the latest version of its records; None: it has no
+    record yet, and begins with the highest level."""
+    if record_version is None:
+        return METADATA_VERSION_MAX
+    return max(0, bisect_right(RECORD_VERSIONS, record_version) - 1)
+
+
+def encode_record(record: MetadataRecord, version: int = RECORD_VERSION) -> bytes:
+    """The bytes of a record's value. A field that is later than `version` is left out."""
+    assert version >= 4 or type(record) is not ReplicasOfflineRecord or not record.are_online, (
+        "without the later field the record says the contrary"
+    )
     attachment = Attachment()
-    fields = encode_message(record, RECORD_VERSION, attachment)
+    fields = encode_message(record, version, attachment)
     assert attachment.size == 0
-    packed: bytes = msgpack.packb([_KEYS[type(record)], RECORD_VERSION, fields], use_bin_type=True)
+    packed: bytes = msgpack.packb([_KEYS[type(record)], version, fields], use_bin_type=True)
     return packed
 
 
@@ -283,6 +302,11 @@ class LaterRecord(WrittenLater):
 
 def decode_record(value: bytes) -> MetadataRecord:
     """The record in a value. Raises: LaterRecord; SchemaError for a wrong field."""
+    return decode_versioned(value)[0]
+
+
+def decode_versioned(value: bytes) -> tuple[MetadataRecord, int]:
+    """The record in a value, and its version. Raises: LaterRecord; SchemaError for a wrong field."""
     try:
         raw: Any = msgpack.unpackb(value, raw=False)
     except (ValueError, msgpack.UnpackException) as error:
@@ -301,4 +325,10 @@ def decode_record(value: bytes) -> MetadataRecord:
             "not know"
         )
     decoded: MetadataRecord = decode_message(cls, fields, version, memoryview(b""))
-    return decoded
+    if type(decoded) is FeatureLevelRecord and decoded.name == METADATA_VERSION:
+        if decoded.level > METADATA_VERSION_MAX:
+            raise LaterRecord(
+                f"{METADATA_VERSION} is at level {decoded.level}, and this build knows 0 to "
+                f"{METADATA_VERSION_MAX}"
+            )
+    return decoded, version

@@ -38,7 +38,7 @@ def shows_changes(image: MetadataImage, request: Any, answer: Any) -> bool:
             return _shows_configs(image, request, answer)
         case UpdateFeaturesRequest():
             return all(
-                image.features.get(update.feature, 0) == update.max_version_level
+                image.level_of(update.feature) == update.max_version_level
                 for update in request.feature_updates
             )
         case UnregisterBrokerRequest():

@@ -13,6 +13,8 @@ from holdfast.metadata.history import MetadataHistory
 from holdfast.metadata.ids import PartitionId
 from holdfast.metadata.image import MetadataImage
 from holdfast.metadata.records import (
+    RECORD_VERSION,
+    RECORD_VERSIONS,
     BrokerRegistrationChangeRecord,
     ConfigRecord,
     FeatureLevelRecord,
@@ -30,7 +32,7 @@ from holdfast.metadata.snapshot_records import (
     PastRegistrationRecord,
     SnapshotRecord,
     SnapshotStateRecord,
-    decode_snapshot_record,
+    decode_versioned_snapshot_record,
     encode_snapshot_record,
 )
 from holdfast.protocol.schema.fields import SchemaError
@@ -55,7 +57,8 @@ def snapshot_records(state: MetadataState) -> Iterator[SnapshotRecord]:
 
 def snapshot_values(state: MetadataState) -> Iterator[bytes]:
     """The same, encoded as they are taken."""
-    return map(encode_snapshot_record, snapshot_records(state))
+    version = RECORD_VERSIONS[state.image.metadata_version]
+    return (encode_snapshot_record(record, version) for record in snapshot_records(state))
 
 
 def _records(
@@ -65,7 +68,7 @@ def _records(
     for name in sorted(image.features):
         yield FeatureLevelRecord(name, image.features[name])
     for broker in image.sorted_brokers():
-        yield from _broker_records(broker)
+        yield from _broker_records(broker, image.metadata_version)
     for topic in image.sorted_topics():
         yield TopicRecord(topic.name, topic.topic_id)
         for index, registration in topic.sorted_partitions():
@@ -78,7 +81,7 @@ def _records(
     yield from history
 
 
-def _broker_records(broker: BrokerRegistration) -> Iterator[SnapshotRecord]:
+def _broker_records(broker: BrokerRegistration, metadata_version: int) -> Iterator[SnapshotRecord]:
     broker_id, epoch = broker.broker_id, broker.broker_epoch
     yield RegisterBrokerRecord(
         broker_id,
@@ -102,11 +105,13 @@ def _broker_records(broker: BrokerRegistration) -> Iterator[SnapshotRecord]:
             broker.features,
             broker.log_dirs,
         )
-    offline: dict[bytes, list[int]] = {}
-    for key in sorted(broker.offline_replicas):
-        offline.setdefault(key.topic_id, []).append(key.partition_index)
-    for topic_id, indexes in offline.items():
-        yield ReplicasOfflineRecord(broker_id, epoch, topic_id, tuple(indexes))
+    renewed = broker.renewed_replicas if metadata_version else ()
+    for keys, are_online in ((broker.offline_replicas, False), (renewed, True)):
+        by_topic: dict[bytes, list[int]] = {}
+        for key in sorted(keys):
+            by_topic.setdefault(key.topic_id, []).append(key.partition_index)
+        for topic_id, indexes in by_topic.items():
+            yield ReplicasOfflineRecord(broker_id, epoch, topic_id, tuple(indexes), are_online=are_online)
 
 
 class SnapshotReader:
@@ -116,22 +121,26 @@ class SnapshotReader:
         self._delta = MetadataDelta(MetadataImage())
         self._history = MetadataHistory()
         self._raft_epoch: int | None = None
+        self._version = RECORD_VERSION
         #: waits for the record of its change
         self._past: PastChangeRecord | None = None
 
     def take(self, values: Iterable[bytes]) -> None:
         """Take records. Raises: SchemaError when a later version wrote them."""
         for value in values:
-            self._take(decode_snapshot_record(value))
+            self._take(*decode_versioned_snapshot_record(value))
 
     def state(self, offset: int) -> MetadataState:
         """The state, after the last record. `offset` is the snapshot's. Raises: SchemaError for a snapshot
         that lacks records."""
         if self._raft_epoch is None or self._past is not None:
             raise SchemaError("a snapshot of the metadata must have a SnapshotStateRecord and whole changes")
-        return MetadataState(self._delta.restored(offset, self._raft_epoch), self._history)
+        return MetadataState(
+            self._delta.restored(offset, self._raft_epoch, self._version if self._raft_epoch else None),
+            self._history,
+        )
 
-    def _take(self, record: SnapshotRecord) -> None:
+    def _take(self, record: SnapshotRecord, version: int) -> None:
         if self._past is not None:
             if not isinstance(record, PartitionRecord | PartitionChangeRecord):
                 raise SchemaError(f"a PastChangeRecord is followed by {type(record).__name__}")
@@ -140,7 +149,7 @@ class SnapshotReader:
             return
         match record:
             case SnapshotStateRecord():
-                self._raft_epoch = record.raft_epoch
+                self._raft_epoch, self._version = record.raft_epoch, version
                 self._history.has_dropped_assignments = record.has_dropped_assignments
             case PastRegistrationRecord() | PastAssignmentRecord():
                 self._history.restore(record)

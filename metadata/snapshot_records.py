@@ -8,10 +8,11 @@ from typing import Any, TypeAlias
 import msgpack
 
 from holdfast.metadata.records import (
+    RECORD_VERSION,
     LaterRecord,
     MetadataRecord,
     PartitionRecord,
-    decode_record,
+    decode_versioned,
     encode_record,
 )
 from holdfast.protocol.schema.fields import (
@@ -80,32 +81,37 @@ SNAPSHOT_RECORD_CLASSES: dict[int, type] = {
     203: PastChangeRecord,
 }
 _KEYS: dict[type, int] = {cls: key for key, cls in SNAPSHOT_RECORD_CLASSES.items()}
-#: `PastChangeRecord.before` is written as the log's records of version 4 are.
-SNAPSHOT_RECORD_VERSION = 4
+#: the log's: `PastChangeRecord.before` is written as its records are
+SNAPSHOT_RECORD_VERSION = RECORD_VERSION
 
 
-def encode_snapshot_record(record: SnapshotRecord) -> bytes:
-    """The bytes of a record's value."""
+def encode_snapshot_record(record: SnapshotRecord, version: int = SNAPSHOT_RECORD_VERSION) -> bytes:
+    """The bytes of a record's value. A field that is later than `version` is left out."""
     key = _KEYS.get(type(record))
     if key is None:
-        return encode_record(record)  # type: ignore[arg-type]  # it is none of those above
+        return encode_record(record, version)  # type: ignore[arg-type]  # it is none of those above
     attachment = Attachment()
-    fields = encode_message(record, SNAPSHOT_RECORD_VERSION, attachment)
-    packed: bytes = msgpack.packb([key, SNAPSHOT_RECORD_VERSION, fields], use_bin_type=True)
+    fields = encode_message(record, version, attachment)
+    packed: bytes = msgpack.packb([key, version, fields], use_bin_type=True)
     return packed
 
 
 def decode_snapshot_record(value: bytes) -> SnapshotRecord:
     """The record in a value. Raises: LaterRecord; SchemaError for a wrong field."""
+    return decode_versioned_snapshot_record(value)[0]
+
+
+def decode_versioned_snapshot_record(value: bytes) -> tuple[SnapshotRecord, int]:
+    """The record in a value, and its version. Raises: LaterRecord; SchemaError for a wrong field."""
     try:
         raw: Any = msgpack.unpackb(value, raw=False)
     except (ValueError, msgpack.UnpackException) as error:
         raise SchemaError(f"snapshot record is not msgpack: {error}") from error
     is_own = type(raw) is list and len(raw) == 3 and type(raw[0]) is int and raw[0] in SNAPSHOT_RECORD_CLASSES
     if not is_own or type(raw[1]) is not int or raw[1] < 0:
-        return decode_record(value)
+        return decode_versioned(value)
     cls = SNAPSHOT_RECORD_CLASSES[raw[0]]
     if raw[1] > SNAPSHOT_RECORD_VERSION and has_later_fields(cls, raw[2]):
         raise LaterRecord(f"a later build wrote a {cls.__name__} with fields that this one does not know")
     decoded: SnapshotRecord = decode_message(cls, raw[2], raw[1], memoryview(b""))
-    return decoded
+    return decoded, raw[1]

@@ -34,7 +34,7 @@ from holdfast.metadata.partition import PartitionRegistration
 from holdfast.metadata.records import (
     RECOVERED,
     MetadataRecord,
-    decode_record,
+    decode_versioned,
     encode_record,
 )
 from holdfast.protocol.errors import ErrorCode
@@ -238,7 +238,8 @@ class Quorum:
         """The image that a new node would build from the log."""
         delta = MetadataDelta(MetadataImage())
         for entry in self.entries:
-            delta.replay(decode_record(entry.value), entry.offset, entry.raft_epoch)
+            record, version = decode_versioned(entry.value)
+            delta.replay(record, entry.offset, entry.raft_epoch, version)
         assert delta.violations == []
         return delta.apply(self.committed_offset)
 

@@ -13,7 +13,7 @@ from holdfast.controller.core.partitions.partition_change import InvariantBroken
 from holdfast.metadata.delta import MetadataDelta
 from holdfast.metadata.ids import PartitionId
 from holdfast.metadata.image import MetadataImage
-from holdfast.metadata.records import MetadataRecord
+from holdfast.metadata.records import RECORD_VERSIONS, MetadataRecord
 from holdfast.runtime.stats import Level, LogLine
 
 #: Log lines kept per event; fencing one broker may move ten thousand leaders.
@@ -34,12 +34,15 @@ class Draft:
         "decisions",
         "notes",
         "raft_epoch",
+        "record_version",
         "records",
     )
 
     def __init__(self, image: MetadataImage, base_offset: int, raft_epoch: int) -> None:
         self.base_offset = base_offset
         self.raft_epoch = raft_epoch
+        #: all records are written in the version of the level before them, also one of another level (K31)
+        self.record_version = RECORD_VERSIONS[image.metadata_version]
         self.records: list[MetadataRecord] = []
         self.notes: list[LogLine] = []
         #: the decisions behind the partition changes, in order
@@ -73,7 +76,7 @@ class Draft:
 
     def write(self, record: MetadataRecord) -> None:
         """Add a record. Raises: InvariantBroken when it contradicts the state."""
-        self._delta.replay(record, self.next_offset, self.raft_epoch)
+        self._delta.replay(record, self.next_offset, self.raft_epoch, self.record_version)
         if self._delta.violations:
             raise InvariantBroken(f"{record}: {'; '.join(self._delta.violations)}")
         if self._whole_from in (None, len(self.records)):

@@ -389,7 +389,7 @@ class QuorumController:
             answer = decide(draft)
         except InvariantBroken as broken:
             return self._fail(broken, request)
-        parts = [list(map(encode_record, part)) for part in draft.parts()]
+        parts = [[encode_record(record, draft.record_version) for record in part] for part in draft.parts()]
         largest = max((sum(map(len, part)) for part in parts), default=0)
         if largest > BATCH_MAX_BYTES:
             assert request is not None, "only requests write what must not be cut"
@@ -556,7 +556,7 @@ class QuorumController:
             return self._left_behind(str(later))
         delta = MetadataDelta(self._committed)
         for entry, committed in zip(entries, records, strict=True):
-            delta.replay(committed.record, entry.offset, entry.raft_epoch)
+            delta.replay(committed.record, entry.offset, entry.raft_epoch, committed.version)
         self._history.note(self._committed, records)
         self._committed = delta.apply(committed_offset)
         self._counts.replay_violations += len(delta.violations)

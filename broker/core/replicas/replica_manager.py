@@ -173,7 +173,7 @@ class ReplicaManager:
         delta = MetadataDelta(self.image)
         for (offset, raft_epoch, _, _), committed in zip(event.entries, records, strict=True):
             self._lineage.replayed(offset, committed.record)
-            delta.replay(committed.record, offset, raft_epoch)
+            delta.replay(committed.record, offset, raft_epoch, committed.version)
         self.history.note(self.image, records)
         self.image = delta.apply(event.end_offset)
         self._metadata_changed(delta, now_ms)
@@ -613,9 +613,12 @@ class ReplicaManager:
         return by_topic(sorted(key for key in self.offline if key not in named and self._is_assigned(key)))
 
     def online_to_report(self) -> tuple[OfflineTopic, ...]:
-        """Replicas that have begun anew and that the image's registration still names as offline."""
+        """Replicas that have begun anew and that the image's registration still names as offline. None at
+        metadata.version 0: no controller could record it (K31)."""
         own = self.image.brokers.get(self.broker_id)
         if own is None or not own.offline_replicas or own.broker_epoch != self._lifecycle.broker_epoch:
+            return ()
+        if not self.image.metadata_version:
             return ()
         return by_topic(sorted(key for key in own.offline_replicas if key in self.partitions))
 

@@ -290,7 +290,7 @@ class ClusterControl:
                     problem = f"log dir {min(shared).hex()} belongs to broker {other.broker_id}"
         if problem is not None:
             return ErrorCode.INVALID_REGISTRATION, problem
-        for name, level in sorted(image.features.items()):
+        for name, level in image.levels.items():
             low, high = levels_of(request.features, name)
             if not low <= level <= high:
                 text = f"feature {name} is at level {level}, this broker supports [{low}, {high}]; upgrade it"

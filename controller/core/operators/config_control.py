@@ -10,7 +10,7 @@ from holdfast.controller.core.draft import Draft
 from holdfast.controller.core.operators.operations import DONE, AlterConfig, OperationResult, UpdateFeature
 from holdfast.controller.core.partitions.election import ElectionMode
 from holdfast.controller.core.partitions.replication_control import ReplicationControl
-from holdfast.metadata.broker import SUPPORTED_FEATURES
+from holdfast.metadata.broker import SUPPORTED_FEATURES, levels_of
 from holdfast.metadata.configs import BROKER_DYNAMIC_KEY_BY_NAME, unknown_key_problem, value_problem
 from holdfast.metadata.describe import supported_levels
 from holdfast.metadata.describe_configs import keys_of, resource_problem
@@ -24,11 +24,14 @@ from holdfast.metadata.image import (
     MetadataImage,
 )
 from holdfast.metadata.offsets_topic import offsets_topic_problem
-from holdfast.metadata.records import ELR_FEATURE, ConfigRecord, FeatureLevelRecord
+from holdfast.metadata.records import ELR_FEATURE, METADATA_VERSION, ConfigRecord, FeatureLevelRecord
 from holdfast.protocol.envelope import CLIENT_ID_MAX
 from holdfast.protocol.errors import ErrorCode
+from holdfast.protocol.messages.broker_registration import FeatureRange
 
 MIN_ISR = "min.insync.replicas"
+#: Brokers that a refusal names.
+NAMED_MAX = 10
 _KINDS = {RESOURCE_BROKER: "broker", RESOURCE_CLIENT: "client", RESOURCE_TOPIC: "topic"}
 
 
@@ -117,20 +120,31 @@ class ConfigControl:
             low, high = supported_levels(image, known)
             if not low <= level <= high:
                 text = f"{name} has the levels {low} to {high} on all brokers, not {level}"
+                text += _who_lacks(image, known, level)
+            elif name == METADATA_VERSION:
+                text = None if level >= image.metadata_version else _use_of_renewed(image)
             elif not level and (partition := _partition_without_isr(image)) is not None:
                 # without ELR no replica could ever lead it again (B8)
                 text = f"{partition} has an empty ISR; {name} can be switched off once it has a leader"
         return None if text is None else OperationResult(ErrorCode.INVALID_UPDATE_VERSION, text)
 
     def update_feature(self, draft: Draft, request: UpdateFeature) -> OperationResult:
-        """Switch ELR on or off (R108). Errors: INVALID_UPDATE_VERSION."""
+        """Finalize a level (R108). Errors: INVALID_UPDATE_VERSION."""
         image = draft.image
         problem = self.feature_problem(image, request.name, request.level)
         if problem is not None:
             return problem
-        if int(image.elr_enabled) == request.level:
+        if image.level_of(request.name) == request.level:
             return DONE
-        draft.write(FeatureLevelRecord(ELR_FEATURE, request.level))
+        draft.write(FeatureLevelRecord(request.name, request.level))
+        if request.name == METADATA_VERSION:
+            draft.note(f"{METADATA_VERSION} is {request.level}")
+        else:
+            self._switch_elr(draft, image, request)
+        return DONE
+
+    def _switch_elr(self, draft: Draft, image: MetadataImage, request: UpdateFeature) -> None:
+        """What follows from the record; `image` is from before it."""
         draft.note(f"{ELR_FEATURE} is {'on' if request.level else 'off'}")
         cluster = image.configs.get(CLUSTER_RESOURCE)
         if request.level and (cluster is None or MIN_ISR not in cluster):
@@ -142,7 +156,6 @@ class ConfigControl:
             self._replication.forget_unregistered(draft)
         if not request.level:
             self._replication.refresh(draft, Cause(CauseKind.ELR_SWITCHED_OFF))
-        return DONE
 
 
 def _name(resource: ConfigResource) -> str:
@@ -151,6 +164,33 @@ def _name(resource: ConfigResource) -> str:
     if resource == CLUSTER_RESOURCE:
         return "cluster"
     return f"{_KINDS[resource[0]]} {resource[1]}"
+
+
+def _who_lacks(image: MetadataImage, known: FeatureRange, level: int) -> str:
+    """The brokers that do not support a level that this software does; they are named, up to ten."""
+    if not known.min_level <= level <= known.max_level:
+        return ""
+    lacking = [
+        str(broker.broker_id)
+        for broker in image.sorted_brokers()
+        if not (found := levels_of(broker.features, known.name))[0] <= level <= found[1]
+    ]
+    rest = f" and {len(lacking) - NAMED_MAX} more" if len(lacking) > NAMED_MAX else ""
+    plural = "s" if len(lacking) > 1 else ""
+    return f": upgrade broker{plural} {', '.join(lacking[:NAMED_MAX])}{rest} first"
+
+
+def _use_of_renewed(image: MetadataImage) -> str | None:
+    """Why metadata.version cannot be 0 now: a build of that level would read what was written otherwise."""
+    for broker in image.sorted_brokers():
+        for key in sorted(broker.renewed_replicas):
+            topic = image.topics.get(key.topic_id)
+            if topic is not None:
+                return (
+                    f"broker {broker.broker_id} fetches {topic.name}-{key.partition_index} anew, which "
+                    f"builds of {METADATA_VERSION} 0 take for offline; restart that broker first"
+                )
+    return None
 
 
 def _partition_without_isr(image: MetadataImage) -> str | None:

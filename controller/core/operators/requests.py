@@ -213,7 +213,7 @@ class OperatorRequests:
             text = f"{update.upgrade_type} is not an upgrade type; expected 1, 2 or 3"
             return OperationResult(ErrorCode.INVALID_REQUEST, text)
         problem = self._configs.feature_problem(image, update.feature, update.max_version_level)
-        level = image.features.get(update.feature, 0)
+        level = image.level_of(update.feature)
         if (
             problem is None
             and update.max_version_level < level

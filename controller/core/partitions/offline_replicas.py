@@ -66,7 +66,12 @@ def take_offline(
 
 def bring_online(draft: Draft, broker: BrokerRegistration, reported: Iterable[OfflineTopic]) -> None:
     """Record that these replicas begin anew, empty: they may be fetched into, and join the ISR when they have
-    caught up. Those that are not recorded as offline are skipped: a report may be repeated."""
+    caught up. Those that are not recorded as offline are skipped: a report may be repeated.
+
+    At metadata.version 0 all are: they stay offline until the broker registers again or it is 1 (K31).
+    """
+    if not draft.image.metadata_version:
+        return
     for row in reported:
         known = broker.offline_replicas
         new = tuple(index for index in sorted(set(row.partitions)) if (row.topic_id, index) in known)

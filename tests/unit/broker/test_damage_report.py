@@ -13,7 +13,14 @@ from holdfast.broker.core.events import (
 )
 from holdfast.broker.core.replicas.damaged_replicas import DAMAGES_MAX
 from holdfast.broker.core.replicas.partition import Role
-from holdfast.metadata.records import PartitionRecord, RemoveTopicRecord, ReplicasOfflineRecord, TopicRecord
+from holdfast.metadata.records import (
+    METADATA_VERSION,
+    FeatureLevelRecord,
+    PartitionRecord,
+    RemoveTopicRecord,
+    ReplicasOfflineRecord,
+    TopicRecord,
+)
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.broker_registration import BrokerRegistrationResponse, OfflineTopic
 from tests.unit.broker.core_harness import KEY, TOPIC, CoreHarness, partition, register
@@ -51,6 +58,20 @@ def test_damaged_replica_is_reported_and_begins_anew_when_nothing_counts_on_it()
     assert not any(request.offline for request in told)
     harness.metadata(offline(harness, are_online=True))
     assert not any(request.online for request in heartbeats(harness, 10_000)[1:])
+
+
+def test_replica_that_begins_anew_is_not_reported_until_controllers_may_record_it() -> None:
+    """K31. Reports that change nothing would follow one another in haste."""
+    harness = damaged()
+    harness.post(LogPutAside(KEY))
+    harness.metadata(FeatureLevelRecord(METADATA_VERSION, 0), elsewhere(), offline(harness))
+    assert harness.partition.role is Role.FOLLOWER
+    heartbeats(harness, 500)
+    told = heartbeats(harness, 10_000)
+    assert not any(request.online for request in told)
+    assert len(told) <= 10_000 // harness.core.config.heartbeat_ms + 1
+    harness.metadata(FeatureLevelRecord(METADATA_VERSION, 1))
+    assert heartbeats(harness, 10_000)[0].online == ROW
 
 
 @pytest.mark.parametrize(

@@ -180,5 +180,5 @@ def test_the_min_isr_that_comes_with_elr_counts_for_partitions_at_once(quorum: Q
 def test_other_features_and_levels_are_refused(quorum: Quorum) -> None:
     """R108."""
     assert switch_elr(quorum, 2) is ErrorCode.INVALID_UPDATE_VERSION
-    assert switch_elr(quorum, 1, "metadata.version") is ErrorCode.INVALID_UPDATE_VERSION
+    assert switch_elr(quorum, 1, "group.version") is ErrorCode.INVALID_UPDATE_VERSION
     assert switch_elr(quorum, 1) is ErrorCode.NONE

@@ -25,7 +25,14 @@ from holdfast.metadata.delta import MetadataDelta
 from holdfast.metadata.ids import PartitionId
 from holdfast.metadata.image import CLUSTER_RESOURCE, MetadataImage
 from holdfast.metadata.partition import PartitionRegistration
-from holdfast.metadata.records import ELR_FEATURE, PartitionChangeRecord, decode_record, encode_record
+from holdfast.metadata.records import (
+    ELR_FEATURE,
+    METADATA_VERSION,
+    PartitionChangeRecord,
+    decode_record,
+    decode_versioned,
+    encode_record,
+)
 from holdfast.protocol.messages.broker_registration import BrokerHeartbeatRequest
 from holdfast.protocol.messages.topics import CreatableTopic, CreateTopicsRequest, DeleteTopicsRequest
 from holdfast.scenario.controller_commands import Scenario
@@ -106,8 +113,8 @@ def check_indexes(image: MetadataImage) -> None:
 
 def check_bytes(entry: LogEntry) -> None:
     """A record read and written again is the same bytes, and says the same."""
-    record = decode_record(entry.value)
-    assert encode_record(record) == entry.value
+    record, version = decode_versioned(entry.value)
+    assert encode_record(record, version) == entry.value
     assert decode_record(encode_record(record)) == record
 
 
@@ -153,6 +160,7 @@ def some_request(quorum: Quorum, random: Random) -> Any:
         ElectLeader(random.choice(list(ElectionType)), topic, 0, broker),
         Reassign(topic, 0, random.choice([None, (1, 2), (2, 3, 4), (4, 1, 3)])),
         UpdateFeature(ELR_FEATURE, random.choice([0, 1, 1])),
+        UpdateFeature(METADATA_VERSION, random.choice([0, 1])),
         UnregisterBroker(broker) if random.random() < 0.1 else UnregisterBroker(9),
         CreateTopicsRequest(0, False, (CreatableTopic(topic, 1, 3, (), ()),)),
         DeleteTopicsRequest(0, (topic,)) if random.random() < 0.3 else DeleteTopicsRequest(0, ("x",)),

@@ -16,7 +16,7 @@ from holdfast.controller.core.operators.operations import (
     UpdateFeature,
 )
 from holdfast.metadata.image import CLUSTER_RESOURCE, RESOURCE_BROKER, RESOURCE_TOPIC
-from holdfast.metadata.records import ELR_FEATURE, NoOpRecord, decode_record
+from holdfast.metadata.records import ELR_FEATURE, METADATA_VERSION, NoOpRecord, decode_record
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages import APIS
 from holdfast.protocol.messages.broker_registration import FeatureRange
@@ -318,6 +318,8 @@ def test_the_same_value_again_is_a_success_that_changes_nothing(quorum: Quorum) 
     assert (quorum.image.configs, quorum.image.topics) == (before.configs, before.topics)
 
 
+NEWEST = FeatureRange(METADATA_VERSION, 0, 1)
+
 # --- features --------------------------------------------------------------------------------------------
 
 
@@ -341,7 +343,7 @@ def test_a_bad_feature_update_changes_nothing(
     assert quorum.appends == []
 
 
-@pytest.mark.parametrize("old", [(FeatureRange(ELR_FEATURE, 0, 0),), ()])
+@pytest.mark.parametrize("old", [(FeatureRange(ELR_FEATURE, 0, 0), NEWEST), (NEWEST,)])
 def test_a_level_that_some_broker_does_not_support_is_refused(old: tuple[FeatureRange, ...]) -> None:
     """R108: one that does not know the feature was let in at level 0, and would not be at another."""
     quorum = Quorum(make_config(eligible_leader_replicas_enabled="false"))
@@ -349,7 +351,7 @@ def test_a_level_that_some_broker_does_not_support_is_refused(old: tuple[Feature
     upgrade = FeatureUpdate(ELR_FEATURE, 1, UpgradeType.UPGRADE)
     answer = quorum.request(UpdateFeaturesRequest(0, False, (upgrade,)))
     assert names([answer]) == ["INVALID_UPDATE_VERSION"]
-    assert "levels 0 to 0" in answer.error_message
+    assert answer.error_message.endswith("levels 0 to 0 on all brokers, not 1: upgrade broker 2 first")
 
 
 def test_features_are_updated_all_or_none(quorum: Quorum) -> None:

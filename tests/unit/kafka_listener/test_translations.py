@@ -16,6 +16,7 @@ from holdfast.kafka_listener.core.translation import Ask, HangUp
 from holdfast.kafka_listener.core.translations import TRANSLATIONS
 from holdfast.metadata.offsets_topic import OFFSETS_TOPIC_CONFIGS
 from holdfast.metadata.questions import Asked, answer_question
+from holdfast.metadata.records import ELR_FEATURE, METADATA_VERSION
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages import API_OF_REQUEST
 from holdfast.protocol.messages.committed_offsets import (
@@ -484,7 +485,10 @@ def test_every_api_that_is_served_is_listed() -> None:
     answer = written(request, TRANSLATIONS[KafkaApi.API_VERSIONS](request, VIEW))
     listed = {row["api_key"]: (row["min_version"], row["max_version"]) for row in answer["api_keys"]}
     assert listed == {int(api): (api.min_version, api.max_version) for api in KafkaApi}
-    assert answer["finalized_features"][0]["max_version_level"] == 1
+    assert [(row["name"], row["max_version_level"]) for row in answer["finalized_features"]] == [
+        (ELR_FEATURE, 1),
+        (METADATA_VERSION, 1),
+    ]
 
 
 @pytest.mark.parametrize(

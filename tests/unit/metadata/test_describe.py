@@ -16,6 +16,7 @@ from holdfast.metadata.image import RESOURCE_TOPIC, MetadataImage
 from holdfast.metadata.partition import PartitionRegistration
 from holdfast.metadata.records import (
     ELR_FEATURE,
+    METADATA_VERSION,
     ConfigRecord,
     FeatureLevelRecord,
     MetadataRecord,
@@ -194,14 +195,20 @@ def test_features_have_the_levels_that_all_brokers_support(
     for offset, (low, high) in enumerate(ranges, 1):
         features = (FeatureRange(ELR_FEATURE, low, high),)
         delta.replay(replace(register(offset, offset), features=features), offset, 1)
-    assert described_features(delta.apply()) == (DescribedFeature(ELR_FEATURE, *supported, 1),)
+    elr, version = described_features(delta.apply())
+    assert elr == DescribedFeature(ELR_FEATURE, *supported, 1)
+    # no broker named it, so none knows its levels
+    assert version == DescribedFeature(METADATA_VERSION, 0, 0 if ranges else 1, 1)
 
 
 def test_describe_cluster_tells_features_with_the_offset_that_they_belong_to() -> None:
     answer = describe_cluster_response(
         IMAGE, listener_name="B", cluster_id="c", controller_id=9, controller_epoch=4
     )
-    assert [(row.name, row.finalized_level) for row in answer.features] == [(ELR_FEATURE, 1)]
+    assert [(row.name, row.finalized_level) for row in answer.features] == [
+        (ELR_FEATURE, 1),
+        (METADATA_VERSION, 1),
+    ]
     assert answer.metadata_offset == IMAGE.offset
 
 
