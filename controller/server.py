@@ -299,6 +299,7 @@ class ControllerServer:
                 exchange.listener_name,
                 exchange.message,
                 self._driver.voter_ids,
+                self._driver.earlier_voters,
             )
         )
 

@@ -303,6 +303,11 @@ class RaftDriver:
         return tuple(sorted(self._config.voters)) if self._node is None else self._node.voter_ids
 
     @property
+    def earlier_voters(self) -> tuple[int, ...]:
+        """Other voters that are of an earlier build, or may be, as this leader knows them."""
+        return () if self._node is None else self._node.earlier_voters
+
+    @property
     def raft_epoch(self) -> int:
         return 0 if self._node is None else self._node.raft_epoch
 

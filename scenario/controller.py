@@ -129,6 +129,8 @@ class Quorum:
         self._requests = 0
         #: as the metadata log names them (K30)
         self.voter_ids: tuple[int, ...] = ()
+        #: those of them that are of an earlier build
+        self.earlier_voters: tuple[int, ...] = ()
         self.core = QuorumController(config, self.random)
         self.elect()
 
@@ -217,7 +219,9 @@ class Quorum:
     def start_request(self, message: Any, connection_id: int = 0, at_ms: int | None = None) -> int:
         """Send a request; its answer will be in `answers` under the number returned."""
         self._requests += 1
-        event = RequestReceived(self._requests, connection_id, "CONTROLLER", message, self.voter_ids)
+        event = RequestReceived(
+            self._requests, connection_id, "CONTROLLER", message, self.voter_ids, self.earlier_voters
+        )
         self.handle(event, at_ms)
         return self._requests
 

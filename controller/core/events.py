@@ -43,6 +43,8 @@ class RequestReceived:
     message: Any
     #: of the metadata quorum, as its log names them when the request comes (K30)
     voter_ids: tuple[int, ...] = ()
+    #: those of them that are of a build without voters in the log, or may be
+    earlier_voters: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

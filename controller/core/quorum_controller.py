@@ -69,6 +69,7 @@ from holdfast.metadata.snapshot import MetadataState
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.alter_partition import AlterPartitionRequest
 from holdfast.protocol.messages.broker_registration import BrokerHeartbeatRequest, BrokerRegistrationRequest
+from holdfast.protocol.messages.features import UpdateFeaturesRequest
 from holdfast.protocol.messages.producer_ids import AllocateProducerIdsRequest
 from holdfast.protocol.messages.topics import CreateTopicsRequest, DeleteTopicsRequest
 from holdfast.raft.core.config import BATCH_MAX_BYTES
@@ -351,6 +352,8 @@ class QuorumController:
                 return topics.delete_topics(draft, message)
             case AllocateProducerIdsRequest():
                 return producer_ids.allocate(draft, message)
+            case UpdateFeaturesRequest():
+                return self._operators.update_features(draft, message, event.earlier_voters)
         return self._operators.answer(draft, message)
 
     def _read(self, event: RequestReceived) -> Any:

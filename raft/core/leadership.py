@@ -77,6 +77,12 @@ class Leader:
         voters = {voter_id: Progress() for voter_id in other_voters}
         return Leader(epoch_start_offset, now_ms, voters, calls, {})
 
+    @property
+    def earlier_voters(self) -> tuple[int, ...]:
+        """Voters, ascending, whose last fetch was that of a build which goes by its configuration (K30), and
+        those that have not fetched yet."""
+        return tuple(sorted(id for id, voter in self.voters.items() if voter.kraft_version < 0))
+
     def progress_of(self, replica_id: int) -> Progress:
         """The progress of a replica; a new observer may replace the one silent for longest."""
         progress = self.voters.get(replica_id) or self.observers.get(replica_id)

@@ -126,6 +126,13 @@ class RaftNode:
         """The voters at the log's end, ascending, committed or not."""
         return self._member.voter_ids
 
+    @property
+    def earlier_voters(self) -> tuple[int, ...]:
+        """Other voters, ascending, that fetch from this leader as a build that knows of no voters in the log
+        does, or have not fetched yet. None unless this node leads."""
+        role = self._member.role
+        return role.earlier_voters if isinstance(role, Leader) else ()
+
     def address_of(self, node_id: int) -> tuple[str, int] | None:
         """(host, port) of a voter or a leader, None when it is not known."""
         return self._member.address_of(node_id)

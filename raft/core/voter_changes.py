@@ -83,7 +83,7 @@ def _check_upgrade(member: Member, leader: Leader, request: UpgradeQuorumRequest
     if refusal is not None or member.names_voters:
         return refusal
     since_ms = member.now_ms - member.config.fetch_timeout_ms
-    earlier = [id for id, voter in leader.voters.items() if voter.kraft_version < 0]
+    earlier = [*leader.earlier_voters]
     earlier += [
         id
         for id, one in sorted(leader.observers.items())

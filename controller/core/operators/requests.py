@@ -5,6 +5,7 @@ says so, limits (R18), duplicate names, and which rows there are in which order 
 """
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 from holdfast.controller.core.brokers.cluster_control import ClusterControl
@@ -27,6 +28,7 @@ from holdfast.controller.core.partitions.replication_control import ReplicationC
 from holdfast.controller.core.partitions.unclean_recovery import UncleanRecovery
 from holdfast.metadata.image import MetadataImage
 from holdfast.metadata.partition import PartitionRegistration
+from holdfast.metadata.records import METADATA_VERSION
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.configs import (
     AlterableConfig,
@@ -106,8 +108,6 @@ class OperatorRequests:
                 return topics.create_partitions(draft, message, self._config)
             case IncrementalAlterConfigsRequest():
                 return self._alter_configs(draft, message)
-            case UpdateFeaturesRequest():
-                return self._update_features(draft, message)
             case AlterPartitionReassignmentsRequest():
                 return self._reassign(draft, message)
             case ElectLeadersRequest():
@@ -185,11 +185,16 @@ class OperatorRequests:
                 return problem
         return self._configs.resource_problem(image, (asked.resource_type, asked.resource_name))
 
-    def _update_features(self, draft: Draft, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
-        """Update all features or none."""
+    def update_features(
+        self, draft: Draft, request: UpdateFeaturesRequest, earlier_voters: Sequence[int] = ()
+    ) -> UpdateFeaturesResponse:
+        """Update all features or none. `earlier_voters`: the controllers that may not know the records of a
+        higher metadata.version."""
         times = Counter(update.feature for update in request.feature_updates)
         problems = [
-            _NAMED_TWICE if times[update.feature] > 1 else self._feature_problem(draft.image, update)
+            _NAMED_TWICE
+            if times[update.feature] > 1
+            else self._feature_problem(draft.image, update, earlier_voters)
             for update in request.feature_updates
         ]
         first = next((problem for problem in problems if problem is not None), None)
@@ -208,7 +213,9 @@ class OperatorRequests:
         )
         return UpdateFeaturesResponse(*_columns(first), rows)
 
-    def _feature_problem(self, image: MetadataImage, update: FeatureUpdate) -> OperationResult | None:
+    def _feature_problem(
+        self, image: MetadataImage, update: FeatureUpdate, earlier_voters: Sequence[int]
+    ) -> OperationResult | None:
         if update.upgrade_type not in tuple(UpgradeType):
             text = f"{update.upgrade_type} is not an upgrade type; expected 1, 2 or 3"
             return OperationResult(ErrorCode.INVALID_REQUEST, text)
@@ -220,6 +227,16 @@ class OperatorRequests:
             and update.upgrade_type == UpgradeType.UPGRADE
         ):
             text = f"{update.feature} is at level {level}; a lower one must be requested as a downgrade"
+            return OperationResult(ErrorCode.INVALID_UPDATE_VERSION, text)
+        if (
+            problem is None
+            and update.feature == METADATA_VERSION
+            and update.max_version_level > level
+            and earlier_voters
+        ):
+            # controllers register no levels; the quorum knows whether they fetch as an earlier build does
+            text = f"the controllers {[*earlier_voters]} are of an earlier build, or have not fetched yet: "
+            text += "start them with this build, and ask again"
             return OperationResult(ErrorCode.INVALID_UPDATE_VERSION, text)
         return problem
 

@@ -137,6 +137,24 @@ def test_the_level_is_not_raised_while_a_broker_lacks_it_and_the_refusal_names_t
     assert quorum.image.metadata_version == 0
 
 
+def test_the_level_is_not_raised_while_a_controller_may_lack_it() -> None:
+    """A voter that fetches as an earlier build does may lead next, and could not read the records."""
+    quorum = of_an_earlier_build()
+    quorum.earlier_voters = (102, 103)
+    for validate_only in (True, False):
+        answer = update(quorum, 1, validate_only=validate_only)
+        assert answer.error_code == ErrorCode.INVALID_UPDATE_VERSION
+        assert answer.error_message == (
+            "the controllers [102, 103] are of an earlier build, or have not fetched yet: start them with "
+            "this build, and ask again"
+        )
+    assert quorum.image.metadata_version == 0
+    quorum.earlier_voters = ()
+    assert update(quorum, 1).error_code == ErrorCode.NONE
+    quorum.earlier_voters = (102,)
+    assert downgrade(quorum).error_code == ErrorCode.NONE
+
+
 def test_a_refusal_names_ten_of_many_brokers() -> None:
     quorum = of_an_earlier_build()
     for broker_id in range(4, 16):

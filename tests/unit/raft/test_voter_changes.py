@@ -330,6 +330,23 @@ def test_a_node_of_an_earlier_build_goes_by_its_configuration_and_is_refused_whe
     assert answers.check_earlier_build(replace(fetch, kraft_version=0), (1, 2, 4)) is None
 
 
+async def test_a_leader_tells_which_voters_fetch_as_an_earlier_build_does(
+    cluster: Changing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leader = await cluster.boot()
+    await cluster.clock.advance(600)
+    assert list(leader.driver.earlier_voters) == []
+    node = leader.driver._node
+    assert node is not None
+    role = node._member.role
+    assert isinstance(role, Leader)
+    for voter in role.voters.values():
+        monkeypatch.setattr(voter, "kraft_version", -1)
+    others = [id for id in (1, 2, 3) if id != leader.id]
+    assert list(leader.driver.earlier_voters) == others
+    assert list(cluster[others[0]].driver.earlier_voters) == []
+
+
 async def test_an_upgrade_writes_nothing_while_a_node_is_of_an_earlier_build(
     cluster: Changing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
