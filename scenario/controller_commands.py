@@ -17,10 +17,12 @@ from holdfast.controller.core.operators.operations import (
     UpdateFeature,
 )
 from holdfast.controller.core.partitions.partition_change import InvariantBroken
+from holdfast.metadata.broker import SUPPORTED_FEATURES
 from holdfast.metadata.image import CLUSTER_RESOURCE, RESOURCE_TOPIC
 from holdfast.metadata.partition import PartitionRegistration
 from holdfast.metadata.records import (
     ELR_FEATURE,
+    METADATA_VERSION,
     RECOVERED,
     RECOVERING,
     ConfigRecord,
@@ -28,12 +30,21 @@ from holdfast.metadata.records import (
     TopicRecord,
 )
 from holdfast.protocol.errors import ErrorCode
+from holdfast.protocol.messages.broker_registration import FeatureRange, OfflineTopic
 from holdfast.protocol.messages.topics import DeleteTopicsRequest
 from holdfast.scenario.controller import HEARTBEAT_MS, Quorum, make_config
 from holdfast.scenario.grammar import Command, CommandTable, ParseError, parse_id, run_command
 
 #: leader epochs that a reply may have, from the current one
 _EPOCH_STEPS = {"current": 0, "stale": -1, "ahead": 1}
+
+#: how a file names features
+_FEATURES = {"elr": ELR_FEATURE, METADATA_VERSION: METADATA_VERSION}
+#: what brokers of this build register, and those of builds that know of no metadata.version
+_LEVELS: dict[str, tuple[FeatureRange, ...]] = {
+    "present": SUPPORTED_FEATURES,
+    "earlier": tuple(one for one in SUPPORTED_FEATURES if one.name != METADATA_VERSION),
+}
 
 
 class Scenario:
@@ -64,8 +75,12 @@ class Scenario:
             "unfence": self._unfence,
             # stop 2
             "stop": self._stop,
-            # register 2 clean
+            # register 2 clean levels=earlier
             "register": self._register,
+            # offline 2 t-0
+            "offline": self._offline,
+            # renew 2 t-0
+            "renew": self._renew,
             # unregister 2
             "unregister": self._unregister,
             # alter t-0 isr=(1,2) from=1 stale=(2) recovered
@@ -78,7 +93,7 @@ class Scenario:
             "reassign": self._reassign,
             # log_info 2 t-0 last_epoch=3 end_offset=15 leader_epoch=stale
             "log_info": self._log_info,
-            # feature elr=0
+            # feature metadata.version=0
             "feature": self._feature,
             # advance 5000
             "advance": self._advance,
@@ -225,8 +240,24 @@ class Scenario:
         epoch = -1
         if how == "clean":
             epoch = self._stored_epochs.get(broker_id, -1) if known is None else known.broker_epoch
-        answer = self.quorum.register(broker_id, epoch)
+        levels = _LEVELS[command.choice("levels", _LEVELS, "present")]
+        answer = self.quorum.register(broker_id, epoch, features=levels)
         return _error("", answer.error_code)
+
+    def _offline(self, command: Command) -> list[str]:
+        answer = self.quorum.heartbeat(command.number(), offline=self._row(command))
+        return _error("", answer.error_code)
+
+    def _renew(self, command: Command) -> list[str]:
+        answer = self.quorum.heartbeat(command.number(), online=self._row(command))
+        return _error("", answer.error_code)
+
+    def _row(self, command: Command) -> tuple[OfflineTopic, ...]:
+        name, index = _name(command, 1)
+        topic = self.quorum.image.topic(name)
+        if topic is None:
+            raise ParseError(f"{command.where}: there is no topic {name}")
+        return (OfflineTopic(topic.topic_id, (index,)),)
 
     def _unregister(self, command: Command) -> list[str]:
         broker_id = command.number()
@@ -311,7 +342,10 @@ class Scenario:
         return []
 
     def _feature(self, command: Command) -> list[str]:
-        outcome = self.quorum.request(UpdateFeature(ELR_FEATURE, command.integer("elr")))
+        if len(command.arguments) != 1:
+            raise ParseError(f"{command.where}: feature needs one of {', '.join(_FEATURES)}, with its level")
+        name = next(iter(command.arguments))
+        outcome = self.quorum.request(UpdateFeature(_FEATURES.get(name, name), command.integer(name)))
         return _error("", outcome.error_code)
 
     def _advance(self, command: Command) -> list[str]:
