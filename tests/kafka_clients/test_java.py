@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.metadata.records import ELR_FEATURE, METADATA_VERSION
 from holdfast.testing import HoldfastCluster
-from tests.kafka_clients.programs import KafkaTools, jars
+from tests.kafka_clients.programs import Done, KafkaTools, jars
 
 pytestmark = [
     pytest.mark.e2e,
@@ -211,10 +212,33 @@ def test_replicas_are_moved_and_the_preferred_ones_elected(
 def test_the_quorum_and_the_features_are_described(tools: KafkaTools, cluster: HoldfastCluster) -> None:
     status = tools.succeeds("MetadataQuorumCommand", "describe", "--status").out
     assert re.search(r"LeaderId: +101\n", status)
-    levels = tools.succeeds("FeatureCommand", "describe").out
-    assert re.search(r"eligible\.leader\.replicas\.version.*FinalizedVersionLevel: 1", levels)
+    assert finalized(tools) == {ELR_FEATURE: "1", METADATA_VERSION: "1"}
     versions = tools.succeeds("BrokerApiVersionsCommand").out
     assert versions.count("Produce(0): 3 to 13 [usable: 13]") == len(cluster.brokers)
+
+
+def test_the_level_of_the_metadata_is_lowered_and_raised_and_a_level_that_no_build_has_is_refused(
+    tools: KafkaTools,
+) -> None:
+    def update(verb: str, level: int, *words: str) -> Done:
+        return tools.run("FeatureCommand", verb, "--feature", f"{METADATA_VERSION}={level}", *words)
+
+    refused = update("upgrade", 99)
+    assert refused.code == 1
+    assert "metadata.version has the levels 0 to 1 on all brokers, not 99" in refused.out + refused.err
+    assert update("downgrade", 0, "--dry-run").code == 0
+    assert finalized(tools)[METADATA_VERSION] == "1"
+    for verb, level in (("downgrade", 0), ("upgrade", 1)):
+        done = update(verb, level)
+        assert done.code == 0, done
+        assert finalized(tools)[METADATA_VERSION] == str(level)
+
+
+def finalized(tools: KafkaTools) -> dict[str, str]:
+    """{feature: level}, as `kafka-features describe` prints it; it has a word before a level that is no
+    release of Kafka's."""
+    out = tools.succeeds("FeatureCommand", "describe").out
+    return dict(re.findall(r"Feature: (\S+)\s.*FinalizedVersionLevel: (?:\w+ )?(\d+)\s", out))
 
 
 NOT_SERVED = {

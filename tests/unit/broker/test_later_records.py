@@ -12,7 +12,15 @@ from holdfast.broker.core.events import (
     Started,
     Stop,
 )
-from holdfast.metadata.records import NoOpRecord, TopicRecord, UnfenceBrokerRecord
+from holdfast.metadata.records import (
+    METADATA_VERSION,
+    METADATA_VERSION_MAX,
+    FeatureLevelRecord,
+    NoOpRecord,
+    TopicRecord,
+    UnfenceBrokerRecord,
+    encode_record,
+)
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.broker_registration import BrokerHeartbeatRequest, BrokerRegistrationResponse
 from holdfast.rpc.channel import CallRefused
@@ -21,13 +29,17 @@ from tests.unit.broker.cluster import batch as values_batch
 from tests.unit.broker.core_harness import TOPIC, CoreHarness, batch, partition, register
 
 LATER = packb([99, 0, []])
+LATER_LEVEL = encode_record(FeatureLevelRecord(METADATA_VERSION, METADATA_VERSION_MAX + 1))
+BY_A_LATER_BUILD = pytest.mark.parametrize(
+    ("value", "told_of"), [(LATER, "kind 99"), (LATER_LEVEL, "metadata.version is at level 2")]
+)
 
 
-def meet(harness: CoreHarness) -> None:
+def meet(harness: CoreHarness, value: bytes = LATER) -> None:
     """The record is committed behind one that this build knows, in one batch."""
     offset = harness.metadata_offset
     known = (offset, 1, packb([20, 0, []]), -1)
-    harness.post(MetadataCommitted((known, (offset + 1, 1, LATER, -1)), offset + 2))
+    harness.post(MetadataCommitted((known, (offset + 1, 1, value, -1)), offset + 2))
 
 
 def asks_to_be_fenced(harness: CoreHarness) -> bool:
@@ -35,17 +47,18 @@ def asks_to_be_fenced(harness: CoreHarness) -> bool:
     return bool(beats) and beats[-1].want_fence
 
 
-def test_it_gives_its_roles_up_at_once_and_asks_to_be_fenced() -> None:
+@BY_A_LATER_BUILD
+def test_it_gives_its_roles_up_at_once_and_asks_to_be_fenced(value: bytes, told_of: str) -> None:
     harness = CoreHarness().join(partition(1))
     waiting = harness.produce(batch())
     image = harness.core.image
-    meet(harness)
+    meet(harness, value)
     assert not harness.core.has_roles
     assert harness.row(waiting)[0] == "NOT_LEADER_OR_FOLLOWER"
     assert asks_to_be_fenced(harness)
     assert not any(isinstance(effect, Stop) for effect in harness.others)
     assert harness.core.image is image, "a batch is applied whole or not at all"
-    (told,) = [note for note in harness.notes if "kind 99" in note]
+    (told,) = [note for note in harness.notes if told_of in note]
     assert f"metadata offset {harness.metadata_offset + 1}" in told
     assert "until it is upgraded" in told
 

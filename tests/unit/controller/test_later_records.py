@@ -5,7 +5,13 @@ import pytest
 from msgpack import packb
 
 from holdfast.controller.core.events import EntriesCommitted, LaterSnapshot, LeaderChanged, SnapshotLoaded
-from holdfast.metadata.records import TopicRecord, encode_record
+from holdfast.metadata.records import (
+    METADATA_VERSION,
+    METADATA_VERSION_MAX,
+    FeatureLevelRecord,
+    TopicRecord,
+    encode_record,
+)
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.metadata import DescribeClusterRequest
 from holdfast.rpc.channel import CallRefused
@@ -16,30 +22,37 @@ from tests.unit.controller.test_server import VOTERS, Cluster, Node, cluster
 
 __all__ = ["cluster"]
 LATER = packb([99, 0, []])
+LATER_LEVEL = encode_record(FeatureLevelRecord(METADATA_VERSION, METADATA_VERSION_MAX + 1))
+BY_A_LATER_BUILD = pytest.mark.parametrize(
+    ("value", "told_of"), [(LATER, "kind 99"), (LATER_LEVEL, "metadata.version is at level 2")]
+)
 TOPIC = encode_record(TopicRecord("t", b"t" * 16))
 
 
-def left_behind() -> Quorum:
+def left_behind(value: bytes = LATER) -> Quorum:
     """A standby that met the record, and then one that it knows."""
     quorum = Quorum(make_config())
     quorum.lose(NODE_ID + 1)
     offset = quorum.end_offset
-    quorum.handle(EntriesCommitted([LogEntry(offset, 2, TOPIC), LogEntry(offset + 1, 2, LATER)], offset + 2))
+    quorum.handle(EntriesCommitted([LogEntry(offset, 2, TOPIC), LogEntry(offset + 1, 2, value)], offset + 2))
     quorum.handle(EntriesCommitted([LogEntry(offset + 2, 2, TOPIC)], offset + 3))
     return quorum
 
 
-def test_it_says_so_once_and_applies_nothing_more() -> None:
-    quorum = left_behind()
+@BY_A_LATER_BUILD
+def test_it_says_so_once_and_applies_nothing_more(value: bytes, told_of: str) -> None:
+    quorum = left_behind(value)
     assert not quorum.image.topics
     (told,) = [note for note in quorum.notes if note.level is Level.ERROR]
-    assert f"metadata offset {quorum.end_offset + 1}: a later build wrote a record of kind 99" in told.text
+    assert told.text.startswith(f"metadata offset {quorum.end_offset + 1}: ")
+    assert told_of in told.text
     assert "upgrade it" in told.text
 
 
-def test_it_tells_the_quorum_and_is_not_active_when_it_leads() -> None:
-    quorum = left_behind()
-    assert "kind 99" in str(quorum.cannot_lead)
+@BY_A_LATER_BUILD
+def test_it_tells_the_quorum_and_is_not_active_when_it_leads(value: bytes, told_of: str) -> None:
+    quorum = left_behind(value)
+    assert told_of in str(quorum.cannot_lead)
     end_offset = quorum.end_offset + 4
     quorum.handle(LeaderChanged(NODE_ID, 3, end_offset))
     quorum.handle(EntriesCommitted([], end_offset))
