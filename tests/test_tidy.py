@@ -27,6 +27,7 @@ TESTED_WITH = {
     "holdfast.broker.core.groups.snapshot": "broker/groups/test_snapshots.py",
     "holdfast.broker.core.groups.timers": "broker/groups/test_membership.py",
     "holdfast.broker.core.registration.known_brokers": "broker/test_replica_manager.py",
+    "holdfast.broker.core.replicas.followed_row": "broker/test_fetcher.py",
     "holdfast.client.core.groups.offset_requests": "client/groups/test_membership.py",
     "holdfast.client.core.partition_fetch": "client/test_fetcher.py",
     "holdfast.kafka_listener.core.apis.cluster": "kafka_listener/test_translations.py",

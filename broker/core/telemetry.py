@@ -99,7 +99,7 @@ def _quotas(core: Broker) -> list[MetricFamily]:
 
 def _throttles(core: Broker) -> list[MetricFamily]:
     """How fast throttled replicas are copied, and how often they wait."""
-    of_role = (("leader", core.fetch_path.quota), ("follower", core.fetchers.quota))
+    of_role = (("leader", core.fetch_path.quota), ("follower", core.fetchers.throttle.quota))
     return [
         MetricFamily(
             "kafka_server_replication_throttled_bytes_total",

@@ -1,15 +1,15 @@
 """The follower's side of replication: one fetch session per source broker for all partitions (R80-R84).
 
-Owns the state of each followed partition's row. Never touches a log: appends, truncations and flushes are
-effects. A partition is listed again only after its answer was acted upon. An answer belongs to the request
-with its session and number, and after any failure the connection is closed and a new session begins (N-4).
+Owns the state of each followed partition's row; `follower_throttle` decides which of them wait for the rate.
+Never touches a log: appends, truncations and flushes are effects. A partition is listed again only after its
+answer was acted upon. An answer belongs to the request with its session and number, and after any failure the
+connection is closed and a new session begins (N-4).
 
     READY -> OPEN (listed) -> BUSY (append, truncate, reset or flush under way) -> READY
                            -> PAUSED (after an error, for a growing time) -> READY
     READY -> HELD (throttled, not in sync, and the rate is exceeded) -> READY
 """
 
-from enum import Enum
 from itertools import islice
 
 from holdfast.broker.core.events import (
@@ -26,6 +26,8 @@ from holdfast.broker.core.events import (
     Truncate,
 )
 from holdfast.broker.core.replicas.ceiling import Urgency
+from holdfast.broker.core.replicas.followed_row import FollowedRow, RowState, Source
+from holdfast.broker.core.replicas.follower_throttle import FollowerThrottle
 from holdfast.broker.core.replicas.partition import Partition
 from holdfast.broker.core.replicas.replication_quota import ReplicationQuota
 from holdfast.metadata.ids import PartitionId
@@ -47,106 +49,6 @@ ROWS_MAX = 500
 #: First pause after an error, in ms; doubles up to the configured back-off. The first retry of a connection
 #: has no pause (D9).
 PAUSE_MS_MIN = 20
-
-
-class RowState(Enum):
-    """State of a followed partition's row."""
-
-    READY = "ready"
-    OPEN = "open"
-    BUSY = "busy"
-    PAUSED = "paused"
-    HELD = "held"
-
-
-class FollowedRow:
-    """One followed partition."""
-
-    __slots__ = (
-        "failures",
-        "has_refused",
-        "is_behind",
-        "leader_end",
-        "leader_epoch",
-        "leader_high_watermark",
-        "leader_start",
-        "listed_flushed_offset",
-        "listed_start_offset",
-        "listed_in",
-        "partition",
-        "resume_ms",
-        "start_asked",
-        "state",
-    )
-
-    def __init__(self, partition: Partition, state: RowState) -> None:
-        self.partition = partition
-        #: leader epoch in which the partition is followed
-        self.leader_epoch = partition.leader_epoch
-        self.state = state
-        #: session epoch of the request that listed it last, and flushed offset and log start in that request
-        self.listed_in = 0
-        self.listed_flushed_offset = self.listed_start_offset = 0
-        #: where the log is to begin, at the latest; -1 when that was not asked for yet
-        self.start_asked = -1
-        #: end of the leader's log in the answer whose records are being appended; -1 for none
-        self.leader_end = -1
-        #: high watermark in the same answer, -1 when the leader does not know it
-        self.leader_high_watermark = -1
-        #: where the leader's log begins in the same answer
-        self.leader_start = -1
-        #: errors in a row
-        self.failures = 0
-        #: the log refused the last records: the leader is to check its own before it sends again
-        self.has_refused = False
-        #: the log ends below the high watermark of the leader's last answer, or there was none yet
-        self.is_behind = True
-        #: when a pause ends
-        self.resume_ms = 0
-
-
-class Source:
-    """One broker that this one fetches from."""
-
-    __slots__ = (
-        "failures",
-        "forgotten",
-        "host",
-        "in_flight",
-        "open_count",
-        "port",
-        "ready",
-        "resume_ms",
-        "rows",
-        "session_epoch",
-        "session_id",
-        "silent_since_ms",
-        "source_id",
-    )
-
-    def __init__(self, source_id: int, host: str, port: int) -> None:
-        self.source_id = source_id
-        self.host = host
-        self.port = port
-        self.rows: dict[PartitionId, FollowedRow] = {}
-        #: rows to be listed in the next request, in order
-        self.ready: dict[PartitionId, FollowedRow] = {}
-        #: rows that wait for the leader's answer
-        self.open_count = 0
-        #: rows removed since the last request
-        self.forgotten: dict[PartitionId, None] = {}
-        #: 0 while no session is open
-        self.session_id = 0
-        #: number of the next request
-        self.session_epoch = 0
-        #: numbers of the unanswered requests, ascending
-        self.in_flight: list[int] = []
-        #: connection failures in a row
-        self.failures = 0
-        #: no new session before this time
-        self.resume_ms = 0
-        #: since when requests have had no answer, None while none waits for one
-        self.silent_since_ms: int | None = None
 
 
 class Fetchers:
@@ -173,8 +75,7 @@ class Fetchers:
         self._backoff_ms = max(backoff_ms, PAUSE_MS_MIN)
         self._timeout_ms = timeout_ms
         self._silence_ms = silence_ms
-        #: of what this broker fetches
-        self.quota = quota
+        self.throttle = FollowerThrottle(quota)
         #: sources that do not answer, also over a new connection
         self.unreachable: set[int] = set()
         self._sources: dict[int, Source] = {}
@@ -188,8 +89,6 @@ class Fetchers:
         #: partitions that need a higher ceiling since the caller last took this
         self.low_ceilings: dict[PartitionId, Urgency] = {}
         self._paused: dict[PartitionId, FollowedRow] = {}
-        #: rows that wait for the throttle
-        self._held: dict[PartitionId, FollowedRow] = {}
         #: {leader: its last session}: the leader drops a delayed request of an earlier one
         self._last_session_ids: dict[int, int] = {}
         #: sources that may have something to send
@@ -225,7 +124,7 @@ class Fetchers:
         self.ceiling_stored(key)  # checked again before the row is listed at another leader
         source.ready.pop(key, None)
         self._paused.pop(key, None)
-        self._held.pop(key, None)
+        self.throttle.release(key)
         source.forgotten[key] = None
         self._touched[source.source_id] = source
 
@@ -308,8 +207,7 @@ class Fetchers:
             effects.extend(self._parted(partition, answer.diverging_epoch, answer.log_start_offset))
         elif len(answer.records):
             row.failures = 0
-            if self.quota.is_throttled(partition.topic_name, key.partition_index):
-                self.quota.count(len(answer.records), now_ms)
+            self.throttle.fetched(row, len(answer.records), now_ms)
             row.leader_high_watermark, row.leader_end = answer.high_watermark, answer.log_end_offset
             row.leader_start = answer.log_start_offset
             self._begin(row)
@@ -421,7 +319,7 @@ class Fetchers:
         """The fetches that are due now. Skips sources that nothing has happened to."""
         if self._paused:
             self._resume(now_ms)
-        if self._held and not self.quota.is_exceeded(now_ms):
+        if self.throttle.is_over(now_ms):
             self.throttle_changed()
         if not self._touched:
             return []
@@ -439,8 +337,7 @@ class Fetchers:
                 self._touched[source.source_id] = source  # checked again after the pause
             # with that many requests in flight, the next answer touches the source again
             elif len(source.in_flight) < IN_FLIGHT_MAX:
-                if self.quota.is_exceeded(now_ms):
-                    self._hold_back(source)
+                self.throttle.hold_back(source.ready, now_ms)
                 effects += self._flush_first(source)
                 self._promise_first(source)
                 request = self._next_request(source)
@@ -461,33 +358,14 @@ class Fetchers:
 
     # --- the throttle ---------------------------------------------------------------------------------------
 
-    def _may_wait(self, row: FollowedRow) -> bool:
-        """The replica is throttled and no write waits for it: it is not in the ISR, and ends below the high
-        watermark, so that the leader does not count it for the ISR that it proposes either (R50)."""
-        partition = row.partition
-        if not row.is_behind or not self.quota.is_throttled(
-            partition.topic_name, partition.key.partition_index
-        ):
-            return False
-        registration = partition.registration
-        return registration is None or partition.broker_id not in registration.isr
-
-    def _hold_back(self, source: Source) -> None:
-        for key, row in list(source.ready.items()):
-            if self._may_wait(row):
-                del source.ready[key]
-                row.state = RowState.HELD
-                self._held[key] = row
-                self.quota.wait_count += 1
-
     def throttle_changed(self) -> None:
         """Rate or replicas are others, or the rate is exceeded no more: what waits is looked at anew."""
-        for key in list(self._held):
-            self.registration_changed(key)
+        for row in self.throttle.release_all():
+            self._make_ready(self._source_of[row.partition.key], row)
 
     def registration_changed(self, key: PartitionId) -> None:
         """The replica may be in sync now; then it waits no longer."""
-        row = self._held.pop(key, None)
+        row = self.throttle.release(key)
         if row is not None:
             self._make_ready(self._source_of[key], row)
 
@@ -529,39 +407,7 @@ class Fetchers:
             source.session_epoch = 0
             source.forgotten.clear()
         epoch = source.session_epoch
-        rows: list[FetchPartition] = []
-        is_on = self.quota.is_on
-        throttled_left = self.quota.request_bytes_max
-        for key, row in list(source.ready.items() if is_on else islice(source.ready.items(), ROWS_MAX)):
-            if len(rows) == ROWS_MAX:
-                break
-            max_bytes = self._max_bytes
-            if is_on and self._may_wait(row):
-                if throttled_left <= 0:
-                    continue  # others share this request
-                max_bytes = min(max_bytes, throttled_left)
-                throttled_left -= max_bytes
-            del source.ready[key]
-            log = row.partition.log
-            row.state = RowState.OPEN
-            source.open_count += 1
-            row.listed_in = epoch
-            row.listed_flushed_offset = log.flushed_offset
-            row.listed_start_offset = log.durable_start_offset
-            source.forgotten.pop(key, None)
-            rows.append(
-                FetchPartition(
-                    topic_id=key.topic_id,
-                    partition_index=key.partition_index,
-                    current_leader_epoch=row.leader_epoch,
-                    fetch_offset=log.log_end_offset,
-                    last_fetched_epoch=log.last_epoch,
-                    flushed_offset=log.flushed_offset,
-                    max_bytes=max_bytes,
-                    has_refused=row.has_refused,
-                    log_start_offset=log.durable_start_offset,
-                )
-            )
+        rows = self._list_rows(source)
         gone = list(islice(source.forgotten, ROWS_MAX))
         for key in gone:
             del source.forgotten[key]
@@ -583,13 +429,47 @@ class Fetchers:
             forgotten=forgotten,
         )
 
+    def _list_rows(self, source: Source) -> list[FetchPartition]:
+        rows: list[FetchPartition] = []
+        window = self.throttle.window()
+        items = source.ready.items()
+        for key, row in list(islice(items, ROWS_MAX if window is None else None)):
+            if len(rows) == ROWS_MAX:
+                break
+            max_bytes = self._max_bytes
+            if window is not None and self.throttle.may_wait(row):
+                if window.is_used_up:
+                    continue  # others share this request
+                max_bytes = window.take(max_bytes)
+            del source.ready[key]
+            log = row.partition.log
+            row.state = RowState.OPEN
+            source.open_count += 1
+            row.listed_in = source.session_epoch
+            row.listed_flushed_offset = log.flushed_offset
+            row.listed_start_offset = log.durable_start_offset
+            source.forgotten.pop(key, None)
+            rows.append(
+                FetchPartition(
+                    topic_id=key.topic_id,
+                    partition_index=key.partition_index,
+                    current_leader_epoch=row.leader_epoch,
+                    fetch_offset=log.log_end_offset,
+                    last_fetched_epoch=log.last_epoch,
+                    flushed_offset=log.flushed_offset,
+                    max_bytes=max_bytes,
+                    has_refused=row.has_refused,
+                    log_start_offset=log.durable_start_offset,
+                )
+            )
+        return rows
+
     def next_deadline_ms(self) -> int | None:
         """When the next pause, or the wait for the throttle, ends."""
-        if not self._paused and not self._touched and not self._held:
-            return None
         ends = [row.resume_ms for row in self._paused.values()]
-        if self._held:
-            ends.append(self.quota.resume_ms)
+        throttled_until_ms = self.throttle.next_deadline_ms()
+        if throttled_until_ms is not None:
+            ends.append(throttled_until_ms)
         ends += [source.resume_ms for source in self._touched.values()]
         return min(ends) if ends else None
 
