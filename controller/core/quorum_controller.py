@@ -13,7 +13,8 @@ from typing import Any
 
 from holdfast.controller.core import producer_ids
 from holdfast.controller.core.answers import WRITES, refusal, undecided
-from holdfast.controller.core.brokers.cluster_control import SLICE_RECORDS_MAX, ClusterControl
+from holdfast.controller.core.brokers.cluster_control import ClusterControl
+from holdfast.controller.core.brokers.departures import SLICE_RECORDS_MAX
 from holdfast.controller.core.config import ControllerConfig
 from holdfast.controller.core.decisions import DecisionRing
 from holdfast.controller.core.draft import Draft
@@ -121,7 +122,7 @@ class QuorumController:
         self._questions = LogQuestions(config)
         self._balance = LeaderBalance(config, replication)
         self._proposal_order = ProposalOrder()
-        self._operators = OperatorRequests(config, replication, self._cluster, self._recovery)
+        self._operators = OperatorRequests(config, replication, self._cluster.departures, self._recovery)
         #: committed state; readers are answered from it
         self._committed = MetadataImage()
         #: what happened below `_committed.offset`
@@ -465,7 +466,7 @@ class QuorumController:
             return []
         effects = self._write(lambda draft: self._cluster.check_sessions(draft, now_ms), now_ms)
         # not while a broker leaves in slices: it counts as active until the last, and would be elected again
-        if self._is_taking_over and not self._cluster.is_busy:
+        if self._is_taking_over and not self._cluster.departures.is_busy:
             effects += self._write(self._elect_after_take_over, now_ms)
         if self._next_unclean_pass_ms is not None and now_ms >= self._next_unclean_pass_ms:
             self._next_unclean_pass_ms = self._unclean_pass_after(now_ms)
@@ -616,7 +617,7 @@ class QuorumController:
         (K21)."""
         self._take_over_rest = PartitionPass()
         self._bootstrap(draft)
-        self._cluster.take_over(draft)
+        self._cluster.departures.take_over(draft)
         self._elect_after_take_over(draft)
 
     def _elect_after_take_over(self, draft: Draft) -> None:

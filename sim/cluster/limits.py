@@ -66,7 +66,7 @@ LIMITS = (
     _limit("controller.core.partitions.replication_control", "UNCLEAN_PASS_MAX", 1, 2),
     _limit("controller.core.brokers.cluster_control", "CHECK_RECORDS_MAX", 1, 2),
     Limit(
-        ("controller.core.brokers.cluster_control", "controller.core.quorum_controller"),
+        ("controller.core.brokers.departures", "controller.core.quorum_controller"),
         "SLICE_RECORDS_MAX",
         (1, 2),
     ),

@@ -110,7 +110,7 @@ def _without_followers(original: Any, self: Any) -> Any:
 @mutant(breaks="R26, R20", by="OwnBug L-1", setting=FAILOVERS, killed_by="OwnBug@2")
 def new_controllers_check_no_sessions() -> Changes:
     """A controller that becomes active gives sessions to those only of whom it hears."""
-    return begin(ClusterControl, "start", "self._sessions, self._next_check_ms = {}, None\nreturn")
+    return begin(ClusterControl, "start", "self._sessions.clear()\nself._next_check_ms = None\nreturn")
 
 
 @mutant(breaks="R55", by="R55", setting=WANDERING, killed_by="R55@1")

@@ -9,6 +9,7 @@ from typing import Any
 from holdfast.broker.core.replicas.partition import Partition
 from holdfast.controller.core.brokers import cluster_control
 from holdfast.controller.core.brokers.cluster_control import ClusterControl
+from holdfast.controller.core.brokers.departures import Departures
 from holdfast.controller.core.partitions import partition_change, replication_control
 from holdfast.controller.core.partitions.election import Candidates
 from holdfast.controller.core.partitions.proposal_order import ProposalOrder
@@ -340,7 +341,7 @@ def replicas_of_failed_dirs_stay_eligible() -> Changes:
 @mutant(breaks="R20", by="I-5 ValidControllerState", killed_by="Refinement@1")
 def fences_without_taking_out() -> Changes:
     """A fenced broker stays in its ISRs, and leads what it led."""
-    return patch(ClusterControl, "fence", "self._take_out(draft, broker_id, Departure.CLEAN, kind)", "True")
+    return patch(Departures, "fence", "self._take_out(draft, broker_id, Departure.CLEAN, kind)", "True")
 
 
 # One that was really overtaken names a metadata offset before the new registration, unfencing no broker.

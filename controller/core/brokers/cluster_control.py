@@ -1,18 +1,18 @@
-"""Brokers: registration (R30), heartbeats (R23), fencing and controlled shutdown.
+"""Brokers: registration (R30), heartbeats (R23), and when a session is over.
 
 Owns the sessions, which are soft state: a new active controller starts a whole new session for every unfenced
-broker. `replication_control` decides what a leaving or returning broker does to partitions.
+broker. `departures` takes a broker out of its partitions and fences it.
 """
 
 from collections.abc import Collection
-from dataclasses import dataclass, field
 from enum import Enum
 
+from holdfast.controller.core.brokers.departures import Departures, change_record
+from holdfast.controller.core.brokers.session import Session
 from holdfast.controller.core.config import ControllerConfig
-from holdfast.controller.core.decisions import Cause, CauseKind
+from holdfast.controller.core.decisions import CauseKind
 from holdfast.controller.core.draft import Draft
 from holdfast.controller.core.events import ConnectionClosed, Probe, Probed
-from holdfast.controller.core.operators.operations import DONE, OperationResult
 from holdfast.controller.core.partitions.offline_replicas import bring_online, take_offline
 from holdfast.controller.core.partitions.partition_pass import PartitionPass
 from holdfast.controller.core.partitions.replication_control import Departure, ReplicationControl
@@ -24,10 +24,8 @@ from holdfast.metadata.ids import PartitionId
 from holdfast.metadata.image import MetadataImage
 from holdfast.metadata.records import (
     BrokerRegistrationChangeRecord,
-    FenceBrokerRecord,
     RegisterBrokerRecord,
     UnfenceBrokerRecord,
-    UnregisterBrokerRecord,
     encode_record,
 )
 from holdfast.protocol.errors import ErrorCode
@@ -36,7 +34,6 @@ from holdfast.protocol.messages.broker_registration import (
     BrokerHeartbeatResponse,
     BrokerRegistrationRequest,
     BrokerRegistrationResponse,
-    OfflineTopic,
 )
 from holdfast.runtime.stats import Level
 
@@ -44,9 +41,6 @@ from holdfast.runtime.stats import Level
 CHECK_PERIODS_PER_SESSION = 8
 #: A session check that has written this many records leaves the rest of the fencing to the next event.
 CHECK_RECORDS_MAX = 200
-#: Partitions that one event takes from a leaving broker or elects for a returning one; the next event, which
-#: follows at once, goes on. A change costs 0.1 ms, and no request is answered meanwhile.
-SLICE_RECORDS_MAX = 75
 #: Pauses in ms before the probes of a vanished broker's listener. A dying process may close its connections
 #: before its listener, so the first probe may still be accepted.
 PROBE_DELAYS_MS = (0, 20, 50, 100, 200, 400)
@@ -54,51 +48,6 @@ PROBE_DELAYS_MS = (0, 20, 50, 100, 200, 400)
 RESERVED_DIRECTORY_ID_MAX = 99
 #: Largest registration record: a batch of records has a limit, and each node keeps it in memory.
 REGISTRATION_BYTES_MAX = 64 << 10
-
-
-@dataclass(slots=True)
-class Session:
-    """The active controller's soft state about a broker."""
-
-    #: time of its last heartbeat, or of the session's start
-    last_contact_ms: int
-    #: the connection of its last heartbeat; None before the first, and when that is closed
-    connection_id: int | None = None
-    #: a heartbeat has come
-    was_connected: bool = False
-    #: end (exclusive) of the metadata that it has applied, as it last reported
-    metadata_offset: int = -1
-    #: (metadata offset, time) when it was first seen behind at that offset; None while it is not behind
-    behind: tuple[int, int] | None = None
-    #: metadata offset that the others must have applied before it may stop: the log's end when its controlled
-    #: shutdown began, or when this controller took over; None while it does not shut down
-    shutdown_offset: int | None = None
-    #: leaders that it cannot fetch from, as it last reported
-    unreachable: frozenset[int] = frozenset()
-    #: not all partitions of those were looked at
-    must_replace: bool = False
-    #: not all leaderships that it has no room for were moved where they can be
-    must_hand_over: bool = False
-    #: replicas without room for records, as it last reported, and the same as a set
-    low_on_space: tuple[OfflineTopic, ...] = ()
-    short: frozenset[PartitionId] = frozenset()
-    #: what is left of both passes over the partitions that it leads
-    replaced: PartitionPass = field(default_factory=PartitionPass)
-    handed_over: PartitionPass = field(default_factory=PartitionPass)
-
-
-@dataclass(frozen=True, slots=True)
-class _Unfinished:
-    """What is to be done with the other partitions of a broker that leaves or returns."""
-
-    #: -1 for a broker that is not registered
-    broker_epoch: int
-    #: UNFENCING: elect leaders; CONTROLLED_SHUTDOWN: take it out; others: take it out, then fence it
-    kind: CauseKind
-    detail: str = ""
-    level: Level = Level.INFO
-    #: UNCLEAN: a process that wants to register waits until its log counts nowhere
-    departure: Departure = Departure.CLEAN
 
 
 class _NextState(Enum):
@@ -118,12 +67,9 @@ class ClusterControl:
         self._replication = replication
         #: by broker id; every unfenced broker has one, a fenced one may have one
         self._sessions: dict[int, Session] = {}
+        self.departures = Departures(replication, self._sessions)
         #: time of the next session check; not later than the earliest end of a session
         self._next_check_ms: int | None = None
-        #: {broker id: the rest of a pass over its partitions}
-        self._unfinished: dict[int, _Unfinished] = {}
-        #: {broker id: what the pass is for, and the partitions that are left}
-        self._rests: dict[int, tuple[Departure | None, PartitionPass]] = {}
         #: brokers whose reports ask for more elections than one event makes
         self._moving: dict[int, None] = {}
         #: registrations after an unclean shutdown, by broker id
@@ -134,43 +80,23 @@ class ClusterControl:
 
         A controlled shutdown goes on. When it began is not known any more, but not after the end of this log.
         """
-        self._sessions = {
-            broker.broker_id: Session(
-                now_ms, shutdown_offset=image.offset if broker.in_controlled_shutdown else None
-            )
-            for broker in image.sorted_brokers()
-            if not broker.is_fenced
-        }
+        self._sessions.clear()
+        for broker in image.sorted_brokers():
+            if not broker.is_fenced:
+                shutdown_offset = image.offset if broker.in_controlled_shutdown else None
+                self._sessions[broker.broker_id] = Session(now_ms, shutdown_offset=shutdown_offset)
         self._next_check_ms = now_ms + self._config.session_timeout_ms if self._sessions else None
-
-    def take_over(self, draft: Draft) -> None:
-        """Continue the controlled shutdowns of which the previous controller has written only the first part
-        (K21).
-
-        Nothing else would take the leaderships from such a broker (R22). A fencing that was cut needs
-        nothing: its own record is the last one, and the broker's new session ends too.
-        """
-        for broker in draft.image.sorted_brokers():
-            if broker.is_fenced or not broker.in_controlled_shutdown:
-                continue
-            begin_offset = draft.next_offset
-            kind = CauseKind.CONTROLLED_SHUTDOWN
-            is_done = self._take_out(draft, broker.broker_id, Departure.CLEAN, kind)
-            self._note_rest(broker, kind, is_done)
-            if draft.next_offset > begin_offset:
-                self._sessions[broker.broker_id].shutdown_offset = draft.next_offset
 
     def stop(self) -> None:
         """Drop all soft state (K23)."""
-        self._sessions = {}
-        self._unfinished = {}
-        self._rests = {}
+        self._sessions.clear()
+        self.departures.stop()
         self._moving = {}
         self._next_check_ms = None
 
     def next_deadline_ms(self) -> int | None:
         """When `check_sessions` is due; 0: at once."""
-        return 0 if self._unfinished or self._moving else self._next_check_ms
+        return 0 if self.departures.is_busy or self._moving else self._next_check_ms
 
     def waits_for_progress(self, image: MetadataImage, offset: int, now_ms: int) -> bool:
         """True while some broker has not reported that it applied everything below `offset`, but may yet: one
@@ -220,16 +146,12 @@ class ClusterControl:
         if old is not None and not old.is_fenced and (is_clean or not image.elr_enabled):
             # a restart before the old session ended: the old incarnation leaves first (D14)
             why = CauseKind.CLEAN_RESTART if is_clean else CauseKind.UNCLEAN_REGISTRATION
-            if not self._take_out(draft, old.broker_id, Departure.CLEAN, why):
-                self._unfinished[old.broker_id] = _Unfinished(old.broker_epoch, why)
+            if not self.departures.give_way(draft, old.broker_id, Departure.CLEAN, why):
                 return _try_again(name)
         if image.elr_enabled and (not is_clean or old is None):
             # R32: only an equal epoch proves a clean shutdown, and an unknown broker has none
             kind = CauseKind.UNCLEAN_REGISTRATION
-            if not self._take_out(draft, request.broker_id, Departure.UNCLEAN, kind):
-                self._unfinished[request.broker_id] = _Unfinished(
-                    _epoch_of(old), kind, departure=Departure.UNCLEAN
-                )
+            if not self.departures.give_way(draft, request.broker_id, Departure.UNCLEAN, kind):
                 return _try_again(name)
         if not is_clean:
             self.unclean_registrations[request.broker_id] = (
@@ -318,21 +240,9 @@ class ClusterControl:
             features=request.features,
             log_dirs=request.log_dirs,
         )
-        if record != _change_record(old, old.in_controlled_shutdown):
+        if record != change_record(old, old.in_controlled_shutdown):
             draft.write(record)
             draft.note(f"broker {old.broker_id} amended its registration, epoch {old.broker_epoch}")
-
-    def unregister(self, draft: Draft, broker_id: int) -> OperationResult:
-        """Remove a broker permanently (R28, B10). Errors: BROKER_ID_NOT_REGISTERED."""
-        broker = draft.image.brokers.get(broker_id)
-        if broker is None:
-            return OperationResult(ErrorCode.BROKER_ID_NOT_REGISTERED, f"there is no broker {broker_id}")
-        cause = Cause(CauseKind.UNREGISTRATION, broker_id)
-        self._replication.take_out(draft, broker_id, Departure.UNREGISTERED, cause)
-        draft.write(UnregisterBrokerRecord(broker_id, broker.broker_epoch))
-        draft.note(f"broker {broker_id} unregistered")
-        self._sessions.pop(broker_id, None)
-        return DONE
 
     # --- heartbeats --------------------------------------------------------------------------------------
 
@@ -369,17 +279,15 @@ class ClusterControl:
         if next_state is _NextState.UNFENCED and broker.is_fenced:
             draft.write(UnfenceBrokerRecord(broker.broker_id, broker.broker_epoch))
             draft.note(f"broker {broker.broker_id} unfenced, epoch {broker.broker_epoch}")
-            self._elect_leaderless(draft, broker)
+            self.departures.elect_leaderless(draft, broker)
         elif next_state is _NextState.FENCED and not broker.is_fenced:
-            self.fence(draft, broker.broker_id, CauseKind.FENCING_ASKED, level=Level.INFO)
+            self.departures.fence(draft, broker.broker_id, CauseKind.FENCING_ASKED, level=Level.INFO)
         elif next_state is _NextState.SHUTDOWN_NOW and not broker.is_fenced:
-            self.fence(draft, broker.broker_id, CauseKind.SHUTDOWN_COMPLETED, level=Level.INFO)
+            self.departures.fence(draft, broker.broker_id, CauseKind.SHUTDOWN_COMPLETED, level=Level.INFO)
         elif next_state is _NextState.CONTROLLED_SHUTDOWN and not broker.in_controlled_shutdown:
-            draft.write(_change_record(broker, in_controlled_shutdown=True))
-            draft.note(f"broker {broker.broker_id} began a controlled shutdown, epoch {broker.broker_epoch}")
-            self._take_out_for_shutdown(draft, broker)
+            self.departures.begin_shutdown(draft, broker)
         # what is not written yet is not confirmed: the broker asks again
-        is_done = broker.broker_id not in self._unfinished
+        is_done = not self.departures.is_under_way(broker.broker_id)
         self._take_report(session, request)
         self._move_leaders(draft, broker.broker_id, session)
         return BrokerHeartbeatResponse(
@@ -439,11 +347,6 @@ class ClusterControl:
         return session is not None and key in session.short
 
     @property
-    def is_busy(self) -> bool:
-        """Some broker leaves or returns, and not all of its partitions were visited yet."""
-        return bool(self._unfinished)
-
-    @property
     def short_count(self) -> int:
         """Replicas without room for records."""
         return sum(len(session.short) for session in self._sessions.values())
@@ -480,87 +383,7 @@ class ClusterControl:
             return _NextState.SHUTDOWN_NOW
         return _NextState.FENCED if request.want_fence else _NextState.UNFENCED
 
-    # --- fencing -----------------------------------------------------------------------------------------
-
-    def fence(
-        self,
-        draft: Draft,
-        broker_id: int,
-        kind: CauseKind,
-        detail: str = "",
-        level: Level = Level.WARNING,
-    ) -> None:
-        """Take an unfenced broker out of all ISRs, then fence it (R20); in slices when it has many."""
-        broker = draft.image.brokers[broker_id]
-        assert not broker.is_fenced
-        cause = Cause(kind, broker_id)
-        if not self._take_out(draft, broker_id, Departure.CLEAN, kind):
-            self._unfinished[broker_id] = _Unfinished(broker.broker_epoch, kind, detail, level)
-            return
-        self._unfinished.pop(broker_id, None)
-        draft.write(FenceBrokerRecord(broker_id, broker.broker_epoch))
-        for session in self._sessions.values():  # who still reports a leader may be all of the ISR now
-            session.must_replace = session.must_replace or bool(session.unreachable)
-        story = f"{cause}, {detail}" if detail else str(cause)
-        draft.note(f"broker {broker_id} fenced, epoch {broker.broker_epoch}: {story}", level)
-
-    def _take_out(self, draft: Draft, broker_id: int, departure: Departure, kind: CauseKind) -> bool:
-        """One slice; True when it was the last."""
-        rest = self._rest(broker_id, departure)
-        is_done = self._replication.take_out(
-            draft, broker_id, departure, Cause(kind, broker_id), rest=rest, visits_max=SLICE_RECORDS_MAX
-        )
-        if is_done:
-            del self._rests[broker_id]
-        return is_done
-
-    def _rest(self, broker_id: int, departure: Departure | None) -> PartitionPass:
-        """Of the broker's departure, or its elections: None; one that was for something else is over."""
-        known = self._rests.get(broker_id)
-        if known is None or known[0] is not departure:
-            known = self._rests[broker_id] = departure, PartitionPass()
-        return known[1]
-
-    def _take_out_for_shutdown(self, draft: Draft, broker: BrokerRegistration) -> None:
-        kind = CauseKind.CONTROLLED_SHUTDOWN
-        is_done = self._take_out(draft, broker.broker_id, Departure.CLEAN, kind)
-        self._sessions[broker.broker_id].shutdown_offset = draft.next_offset
-        self._note_rest(broker, kind, is_done)
-
-    def _elect_leaderless(self, draft: Draft, broker: BrokerRegistration) -> None:
-        kind, rest = CauseKind.UNFENCING, self._rest(broker.broker_id, None)
-        is_done = self._replication.elect_leaderless(
-            draft, Cause(kind, broker.broker_id), rest=rest, visits_max=SLICE_RECORDS_MAX
-        )
-        if is_done:
-            del self._rests[broker.broker_id]
-        self._note_rest(broker, kind, is_done)
-
-    def _note_rest(self, broker: BrokerRegistration, kind: CauseKind, is_done: bool) -> None:
-        if is_done:
-            self._unfinished.pop(broker.broker_id, None)
-        else:
-            self._unfinished[broker.broker_id] = _Unfinished(broker.broker_epoch, kind)
-
-    def _go_on(self, draft: Draft) -> None:
-        """The next slice of one broker, unless that is another process since, or in another state."""
-        for broker_id, rest in sorted(self._unfinished.items()):
-            broker = draft.image.brokers.get(broker_id)
-            if rest.departure is Departure.UNCLEAN and _epoch_of(broker) == rest.broker_epoch:
-                if self._take_out(draft, broker_id, rest.departure, rest.kind):
-                    del self._unfinished[broker_id]
-                    if broker is not None and not broker.is_fenced:  # or it is elected before it asks again
-                        self.fence(draft, broker_id, rest.kind)
-                return None
-            if broker is None or broker.is_fenced or broker.broker_epoch != rest.broker_epoch:
-                del self._unfinished[broker_id]
-                self._rests.pop(broker_id, None)
-            elif rest.kind is CauseKind.UNFENCING:
-                return self._elect_leaderless(draft, broker)
-            elif rest.kind is CauseKind.CONTROLLED_SHUTDOWN:
-                return self._take_out_for_shutdown(draft, broker)
-            else:
-                return self.fence(draft, broker_id, rest.kind, rest.detail, rest.level)
+    # --- sessions that end, connections that are lost ----------------------------------------------------
 
     def check_sessions(self, draft: Draft, now_ms: int) -> None:
         """Go on with what is unfinished; else fence every broker whose session has ended, the one silent for
@@ -570,8 +393,8 @@ class ClusterControl:
         many were fenced in one event, the voters would get no answer and depose this controller, and the next
         controller would begin anew.
         """
-        if self._unfinished:
-            return self._go_on(draft)
+        if self.departures.is_busy:
+            return self.departures.go_on(draft)
         if self._moving:
             broker_id = min(self._moving)
             session = self._sessions.get(broker_id)
@@ -602,8 +425,8 @@ class ClusterControl:
             broker = draft.image.brokers.get(broker_id)
             if broker is not None and not broker.is_fenced:
                 silence = f"no heartbeat for {now_ms - last_contact_ms} ms"
-                self.fence(draft, broker_id, CauseKind.SESSION_ENDED, silence)
-                if broker_id in self._unfinished:
+                self.departures.fence(draft, broker_id, CauseKind.SESSION_ENDED, silence)
+                if self.departures.is_under_way(broker_id):
                     return
             del self._sessions[broker_id]
             if len(draft.records) >= CHECK_RECORDS_MAX:
@@ -635,7 +458,7 @@ class ClusterControl:
         ):
             return None
         if event.is_refused:
-            self.fence(draft, event.broker_id, CauseKind.CONNECTION_REFUSED)
+            self.departures.fence(draft, event.broker_id, CauseKind.CONNECTION_REFUSED)
             return None
         attempt = event.attempt + 1
         return self._probe(broker, attempt) if attempt < len(PROBE_DELAYS_MS) else None
@@ -650,10 +473,6 @@ class ClusterControl:
             endpoint.host,
             endpoint.port,
         )
-
-
-def _epoch_of(broker: BrokerRegistration | None) -> int:
-    return -1 if broker is None else broker.broker_epoch
 
 
 def _try_again(name: str) -> BrokerRegistrationResponse:
@@ -673,18 +492,4 @@ def _register_record(
         features=request.features,
         log_dirs=request.log_dirs,
         clean_shutdown=is_clean,
-    )
-
-
-def _change_record(
-    broker: BrokerRegistration, in_controlled_shutdown: bool
-) -> BrokerRegistrationChangeRecord:
-    return BrokerRegistrationChangeRecord(
-        broker_id=broker.broker_id,
-        broker_epoch=broker.broker_epoch,
-        in_controlled_shutdown=in_controlled_shutdown,
-        listeners=broker.listeners,
-        rack=broker.rack,
-        features=broker.features,
-        log_dirs=broker.log_dirs,
     )

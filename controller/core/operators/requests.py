@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from holdfast.controller.core.brokers.cluster_control import ClusterControl
+from holdfast.controller.core.brokers.departures import Departures
 from holdfast.controller.core.config import ControllerConfig
 from holdfast.controller.core.draft import Draft
 from holdfast.controller.core.operators import topics
@@ -92,12 +92,12 @@ class OperatorRequests:
         self,
         config: ControllerConfig,
         replication: ReplicationControl,
-        cluster: ClusterControl,
+        departures: Departures,
         recovery: UncleanRecovery,
     ) -> None:
         self._config = config
         self._replication = replication
-        self._cluster = cluster
+        self._departures = departures
         self._recovery = recovery
         self._configs = ConfigControl(config, replication)
 
@@ -135,7 +135,7 @@ class OperatorRequests:
                 with draft.whole():  # B8
                     return self._configs.update_feature(draft, operation)
             case UnregisterBroker():
-                return self._cluster.unregister(draft, operation.broker_id)
+                return self._departures.unregister(draft, operation.broker_id)
             case ElectLeader():
                 return elect_leader(draft, operation, self._replication, self._recovery)
             case Reassign():

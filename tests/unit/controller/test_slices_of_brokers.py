@@ -3,7 +3,7 @@
 import pytest
 
 from holdfast.controller.core import quorum_controller
-from holdfast.controller.core.brokers import cluster_control
+from holdfast.controller.core.brokers import departures
 from holdfast.metadata.partition import PartitionRegistration
 from holdfast.protocol.errors import ErrorCode
 from tests.unit.controller.harness import Quorum, make_config
@@ -16,7 +16,7 @@ PARTITIONS, SLICE = 10, 4
 @pytest.fixture
 def quorum(monkeypatch: pytest.MonkeyPatch) -> Quorum:
     """Ten partitions that broker 1 leads; an event changes four."""
-    monkeypatch.setattr(cluster_control, "SLICE_RECORDS_MAX", SLICE)
+    monkeypatch.setattr(departures, "SLICE_RECORDS_MAX", SLICE)
     made = Quorum(make_config(min_insync_replicas="1"))
     made.start_brokers(1, 2, 3)
     create(made, "t", -1, -1, *[(1, 2, 3)] * PARTITIONS)
