@@ -1,17 +1,16 @@
 """The log of one partition: append, read, flush, roll, truncate, delete (A-20, A-21).
 
-Owns segments, leader epochs and producer state, which always belong together. Appends and reads are
-page-cache calls and never wait; calls that open, sync or remove files are coroutines. Does not decide who
-leads, what is committed or when to flush. Calls of `roll`, `truncate_to`, `reset_to` and
-`delete_old_segments` must not overlap with each other or with appends; the callers order them with
-`storage.serial.Serial`. After a DiskError the log stays offline until the process ends (`log_guard`).
+Owns segments, leader epochs and producer state, which always belong together; how files go back is in
+`log_rewinding`. Appends and reads are page-cache calls and never wait; calls that open, sync or remove files
+are coroutines. Does not decide who leads, what is committed or when to flush. Calls of `roll`, `truncate_to`,
+`reset_to` and `delete_old_segments` must not overlap with each other or with appends; the callers order them
+with `storage.serial.Serial`. After a DiskError the log stays offline until the process ends (`log_guard`).
 """
 
 import errno
 import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from functools import partial
 
 from holdfast.protocol.record_batch import (
     BatchHeader,
@@ -37,12 +36,12 @@ from holdfast.storage.flusher import Flusher
 from holdfast.storage.folders import make_durably
 from holdfast.storage.log_cleaning import LogCleaning
 from holdfast.storage.log_guard import LogGuard
+from holdfast.storage.log_rewinding import LogRewinding
 from holdfast.storage.log_times import LogTimes
 from holdfast.storage.recovery import RecoveredSegments, RecoveryReport, open_segments
 from holdfast.storage.segment import Segment
 from holdfast.storage.segment_list import SegmentList, age_of
 from holdfast.storage.segment_scrub import SegmentScrub, check_read
-from holdfast.storage.shortage import waited_out
 
 _log = logging.getLogger("holdfast.storage")
 
@@ -86,9 +85,9 @@ class Log:
         self.truncation_count = 0
         self._background: list[Task] = []
         self.topic_id: bytes | None = None
-        self._before_rewind: Callable[[int], Awaitable[None]] | None = None
         self.taps: list[LogTap] = []
         self.cleaning: LogCleaning
+        self._rewinding: LogRewinding
         self.times = LogTimes(self._segments, self.guard, lambda: self._log_start_offset)
 
     @classmethod
@@ -159,11 +158,22 @@ class Log:
         """The log of segments that are open. Raises: DiskError."""
         disk = runtime.disk
         log = cls(runtime, folder, config, found.segments, found.report, on_failure)
-        log.topic_id, log._before_rewind = topic_id, before_rewind
+        log.topic_id = topic_id
         log._log_start_offset = log._durable_start_offset = max(log._log_start_offset, log_start_offset)
         log._epochs = await load_epochs(disk, folder, epochs, found)
         log._flusher = Flusher(disk, folder, log._epochs)
         log.cleaning = LogCleaning(disk, folder, log._segments, log.guard, log._flusher, log._epochs)
+        log._rewinding = LogRewinding(
+            disk,
+            runtime.clock,
+            folder,
+            segments=log._segments,
+            flusher=log._flusher,
+            epochs=log._epochs,
+            cleaning=log.cleaning,
+            new_segment=log._new_segment,
+            before_rewind=before_rewind,
+        )
         await log.cleaning.load(found.report.other_names, log._log_end_offset)
         log._epochs.truncate_from_start(log._log_start_offset)
         if await snapshots.drop_above(disk, folder, log._log_end_offset):
@@ -555,28 +565,9 @@ class Log:
         async with self.guard.change("truncate"):
             if offset >= self._log_end_offset:
                 self._epochs.truncate_from_end(self._log_end_offset)
-                return self._log_end_offset
-            # a batch goes whole, and the recovery point must not say that more is kept
-            offset = await waited_out(self._clock, partial(self._begin_of_batch, offset))
-            await self._prepare_rewind(offset)
-            segment = self._segments.holder_of(offset)
-            await waited_out(self._clock, partial(segment.cut_from, offset))
-            # No await until `_rewound`: readers see the whole truncation or nothing of it.
-            dropped = self._segments.drop_behind(offset)
-            self._epochs.truncate_from_end(segment.next_offset)
-            self._rewound(segment.next_offset)
-            self._flusher.forget([segment, *dropped])
-            for later in reversed(dropped):
-                await later.delete(self._disk)
-            await segment.trim()
-            async with self._flusher.small_files:
-                await snapshots.drop_above(self._disk, self.folder, self._log_end_offset)
-            await self._finish_rewind()
+            else:
+                self._producers = await self._rewinding.truncate(offset, self._rewound)
             return self._log_end_offset
-
-    async def _begin_of_batch(self, offset: int) -> int:
-        split = self._segments.split_by(offset)
-        return offset if split is None else split.base_offset
 
     async def begin_within(self, records: Buffer, leader_epoch: int) -> Appended:
         """Begin this empty log anew at the batch that holds its start: the first of `records`, which are
@@ -584,75 +575,40 @@ class Log:
         CorruptBatch, InvalidAppend, DiskError."""
         base_offset = parse_header(records).base_offset
         headers = check_continuation(records, LogSpan(base_offset, base_offset, -1), leader_epoch)
-        async with self.guard.change("begin within a batch"):
-            await self._prepare_rewind(base_offset)
-            segment = await self._new_segment(base_offset)
-            segment.write((records,))
-            await segment.log.flush()
-            await self._disk.sync_folder(self.folder)
-            # No await until the log ends behind them: its end never falls.
-            dropped = self._segments.clear()
-            self._segments.add(segment)
-            self._epochs.clear()
+
+        def begun(segment: Segment) -> None:
             for header in headers:
                 self._note(header, header.base_offset, header.leader_epoch)
             segment.flushed_size, self._flushed_offset = segment.size, self._log_end_offset
             self._durable_start_offset = base_offset
             self.truncation_count += 1
-            self.cleaning.was_cut(base_offset)
-            self._flusher.forget(dropped)
-            for old in dropped:
-                await old.delete(self._disk)
-            await self._finish_rewind()
+
+        async with self.guard.change("begin within a batch"):
+            self._producers = await self._rewinding.begin_with(records, base_offset, begun)
         return self._appended(base_offset, len(records))
 
     async def reset_to(self, offset: int) -> None:
         """Drop everything and begin an empty log at `offset` (R83). Durable on return. Raises: DiskError."""
         for tap in self.taps:
             tap.reset_begins()
-        async with self.guard.change("reset"):
-            await self._prepare_rewind(offset)
-            dropped = self._segments.clear()
+
+        def dropped() -> None:
             self._log_start_offset = self._durable_start_offset = offset
-            self._epochs.clear()
             self._rewound(offset)
-            self._flusher.forget(dropped)
-            for segment in reversed(dropped):
-                if segment is dropped[0] and len(dropped) > 1:
-                    # Later segments without the first one are damage, so a power loss may not leave them.
-                    await self._disk.sync_folder(self.folder)
-                await segment.delete(self._disk)
-            await self._disk.sync_folder(self.folder)
-            # A snapshot at this very offset belongs to the old log. It must be gone before the new log
-            # exists: after a crash, opening that log could not tell the two apart.
-            async with self._flusher.small_files:
-                await snapshots.drop_all(self._disk, self.folder)
-            await self._flusher.store_epochs(self._epochs)
-            self._segments.add(await self._new_segment(offset))
+
+        def begun(_: Segment) -> None:
             self._flushed_offset = offset
-            await self._finish_rewind()
+
+        async with self.guard.change("reset"):
+            self._producers = await self._rewinding.begin_anew(offset, dropped, begun)
         for tap in self.taps:
             tap.reset_ended()
-
-    async def _prepare_rewind(self, offset: int) -> None:
-        await self._flusher.wait_idle()
-        await self.cleaning.before_cut(offset)
-        # Last, so that a checkpoint that is written after it sees the truncated log.
-        if self._before_rewind is not None:
-            await self._before_rewind(offset)
 
     def _rewound(self, log_end_offset: int) -> None:
         self._log_end_offset = log_end_offset
         self._flushed_offset = min(self._flushed_offset, log_end_offset)
         self.truncation_count += 1
-        self.cleaning.was_cut(log_end_offset)
         self._last_epoch = self._epochs.last_written(log_end_offset)
-
-    async def _finish_rewind(self) -> None:
-        await self._flusher.store_epochs(self._epochs)
-        await self._disk.sync_folder(self.folder)
-        load = partial(snapshots.load, self._disk, self.folder, list(self._segments))
-        self._producers = await waited_out(self._clock, load)
 
     # --- end -------------------------------------------------------------------------------------------
 

@@ -374,7 +374,8 @@ def producer_epochs_keep_batches() -> Changes:
 @mutant(breaks="R94", by="R94", setting=CUTS, killed_by="R94@1")
 def producers_outlive_cuts() -> Changes:
     """What producers wrote stays known when the log is cut below it."""
-    return patch(Log, "_finish_rewind", "self._producers = await", "await")
+    rewinds = ("truncate_to", "begin_within", "reset_to")
+    return tuple(patch(Log, name, "self._producers = await", "await") for name in rewinds)
 
 
 @mutant(breaks="R94", by="R94", setting=CUTS, killed_by="R94@1")
