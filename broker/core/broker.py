@@ -1,8 +1,9 @@
 """The broker's core: `handle` takes an event and returns effects; all decisions of a broker are behind it.
 
 Owns the order in which its parts see an event: requests and their answers, time, the controller's answers.
-The parts: `replica_manager` (metadata, partitions, logs), `partition`, `produce_path`, `fetch_path`,
-`delete_path`, `fetcher`, `alter_partition`, `lifecycle`, `producer_ids`, `groups`.
+The parts: `replica_manager` (metadata, partitions, roles), `partition`, `high_watermarks`, `ceilings`,
+`produce_path`, `fetch_path`, `delete_path`, `fetcher`, `alter_partition`, `lifecycle`, `producer_ids`,
+`groups`.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -123,17 +124,31 @@ class Broker:
             outbox=self._effects,
         )
         self.partitions = replica_manager.partitions
-        self.produce_path = replica_manager.produce_path
-        self.fetch_path = replica_manager.fetch_path
-        self.delete_path = replica_manager.delete_path
-        self.client_quotas = replica_manager.client_quotas
+        self.produce_path = replica_manager.paths.produce_path
+        self.fetch_path = replica_manager.paths.fetch_path
+        self.delete_path = replica_manager.paths.delete_path
+        self.client_quotas = replica_manager.paths.client_quotas
         self.fetchers = replica_manager.fetchers
-        self.groups = replica_manager.groups
+        self.groups = replica_manager.paths.groups
         self._shrink_ms = now_ms
         self._silent_followers = SilentFollowers(config.replica_silent_ms, config.replica_lag_ms_max, now_ms)
         self._silence, self._quiet_since_ms = Silence(frozenset(), frozenset()), {}
         self._passes = replica_manager.passes
-        self._handlers: dict[type, Callable[[Any, int], None]] = {
+        self._ceilings = replica_manager.ceilings
+        self._high_watermarks = replica_manager.high_watermarks
+        self._handlers = self._handlers_of_events()
+        self._requests: dict[type, Callable[[Any, Any, int], None]] = {
+            ProduceRequest: self._on_produce,
+            FetchRequest: self._on_fetch,
+            ListOffsetsRequest: self._on_list_offsets,
+            DeleteRecordsRequest: self._on_delete_records,
+            OffsetForLeaderEpochRequest: self._on_offset_for_leader_epoch,
+            InitProducerIdRequest: self._on_init_producer_id,
+        }
+
+    def _handlers_of_events(self) -> dict[type, Callable[[Any, int], None]]:
+        manager = self._replica_manager
+        return {
             RequestReceived: self._on_request,
             GroupRequestReceived: self.groups.request,
             GroupLogRead: self.groups.log_read,
@@ -149,7 +164,7 @@ class Broker:
             LogStartStored: self._on_log_start_stored,
             Truncated: self._on_truncated,
             EpochStarted: self._on_epoch_started,
-            CeilingsStored: replica_manager.ceilings_stored,
+            CeilingsStored: self._high_watermarks.ceilings_stored,
             FetchFailed: self._on_fetch_failed,
             MetadataCommitted: self._on_metadata,
             SnapshotLoaded: self._on_snapshot,
@@ -157,24 +172,16 @@ class Broker:
             ControllerChanged: self._on_controller,
             CallAnswered: self._on_call_answered,
             CallFailed: self._on_call_failed,
-            LogsLoaded: replica_manager.logs_loaded,
-            LogsOffline: replica_manager.logs_offline,
-            LogDamaged: replica_manager.log_damaged,
-            LogPutAside: replica_manager.log_put_aside,
+            LogsLoaded: manager.logs_loaded,
+            LogsOffline: manager.logs_offline,
+            LogDamaged: manager.log_damaged,
+            LogPutAside: manager.log_put_aside,
             CleanShutdownDisproved: self._on_proof_belied,
             DisksStalled: self._on_disks_stalled,
             SpaceLow: self._on_space_low,
-            LogOpened: replica_manager.log_opened,
+            LogOpened: manager.log_opened,
             Started: self._on_started,
             ShutdownWanted: self._on_shutdown_wanted,
-        }
-        self._requests: dict[type, Callable[[Any, Any, int], None]] = {
-            ProduceRequest: self._on_produce,
-            FetchRequest: self._on_fetch,
-            ListOffsetsRequest: self._on_list_offsets,
-            DeleteRecordsRequest: self._on_delete_records,
-            OffsetForLeaderEpochRequest: self._on_offset_for_leader_epoch,
-            InitProducerIdRequest: self._on_init_producer_id,
         }
 
     def handle(self, event: Event, now_ms: int) -> list[Effect]:
@@ -193,7 +200,7 @@ class Broker:
             self.fetchers.next_deadline_ms(),
             self.groups.next_deadline_ms(),
             self._silent_followers.next_deadline_ms(),
-            self._replica_manager.next_deadline_ms(),
+            self._ceilings.next_deadline_ms(),
         )
         if self._passes.is_due:
             return 0
@@ -284,7 +291,7 @@ class Broker:
         for key, proposal in proposals:
             self._replica_manager.submit(key, proposal)
         for partition in moved:
-            self._replica_manager.advance(partition, now_ms)
+            self._high_watermarks.advance(partition, now_ms)
 
     def _on_list_offsets(self, reply_to: object, request: ListOffsetsRequest, now_ms: int) -> None:
         self._effects.append(self.fetch_path.list_offsets(reply_to, request))
@@ -312,7 +319,7 @@ class Broker:
             self._count(self.counts.bytes_in, partition, result.size_bytes)
             if result.must_flush:
                 self._effects.append(Flush(result.key))
-            self._replica_manager.advance(partition, now_ms)
+            self._high_watermarks.advance(partition, now_ms)
         if isinstance(event.context, GroupWrite):
             self.groups.appended(event, now_ms)
         else:
@@ -323,13 +330,13 @@ class Broker:
         partition = self.partitions.get(event.key)
         if partition is not None:
             self._effects += self.produce_path.flushed(partition, now_ms)
-            self._replica_manager.advance(partition, now_ms)
+            self._high_watermarks.advance(partition, now_ms)
 
     def _on_epoch_started(self, event: EpochStarted, now_ms: int) -> None:
         partition = self.partitions.get(event.key)
         if partition is not None and partition.epoch_started(event.leader_epoch, event.start_offset):
             self._effects += self.fetch_path.role_changed(event.key)
-            self._replica_manager.advance(partition, now_ms)
+            self._high_watermarks.advance(partition, now_ms)
 
     def _on_log_start_stored(self, event: LogStartStored, now_ms: int) -> None:
         self.fetchers.start_stored(event.key)
@@ -373,7 +380,7 @@ class Broker:
     def _on_queue_empty(self, event: QueueEmpty, now_ms: int) -> None:
         self._effects += self.fetch_path.settle(now_ms)
         self._effects += self.fetchers.requests(now_ms)
-        self._replica_manager.store_ceilings(now_ms)
+        self._ceilings.store(now_ms)
         manager = self._replica_manager
         self._effects += self._link.requests(
             self.image.offset,
@@ -388,12 +395,7 @@ class Broker:
         if now_ms >= self._shrink_ms:
             self._shrink_ms = now_ms + max(1, self.config.replica_lag_ms_max // 2)
             # finds followers which fell behind, or may join
-            self._passes.begin(
-                self._look_at_followers,
-                self.partitions,
-                now_ms,
-                then=self._replica_manager.lower_ceilings,
-            )
+            self._passes.begin(self._look_at_followers, self.partitions, now_ms, then=self._ceilings.lower)
         else:
             self._forget_heard()
             self._passes.go_on(now_ms)
@@ -436,7 +438,7 @@ class Broker:
         if proposal is not None:
             self._replica_manager.submit(partition.key, proposal)
         # a follower that fell behind no longer holds back the high watermark (F3)
-        self._replica_manager.advance(partition, now_ms)
+        self._high_watermarks.advance(partition, now_ms)
 
     # --- controller ----------------------------------------------------------------------------------------
 
@@ -559,9 +561,8 @@ class Broker:
                 )
             self._replica_manager.state_changed(partition, change, before, now_ms)
             if change is RoleChange.IGNORED:
-                self._replica_manager.advance(
-                    partition, now_ms
-                )  # a proposal that was dropped holds it up no more
+                # a proposal that was dropped holds it up no more
+                self._high_watermarks.advance(partition, now_ms)
 
     # --- inside --------------------------------------------------------------------------------------------
 

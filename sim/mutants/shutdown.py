@@ -9,6 +9,7 @@ from typing import Any
 
 from holdfast.broker.__main__ import BrokerNode
 from holdfast.broker.core.registration.lifecycle import Lifecycle
+from holdfast.broker.core.replicas.log_openings import LogOpenings
 from holdfast.broker.core.replicas.partition import Partition
 from holdfast.broker.core.replicas.replica_manager import ReplicaManager
 from holdfast.broker.core.requests import produce_path
@@ -208,7 +209,7 @@ def registers_anew_as_clean() -> Changes:
 @replacing(ReplicaManager, "maybe_take_roles", breaks="N-2", by="I-2 N-2 I-5", killed_by="I-2@3")
 def roles_before_registration(original: Any, self: Any, now_ms: int) -> Any:
     """A broker takes roles before it has replayed its own registration."""
-    if self.has_roles or self._logs is None or not self._lifecycle.is_registered:
+    if self.has_roles or not self._logs.are_loaded or not self._lifecycle.is_registered:
         return
     self.has_roles = True
     self._effects += self.fetchers.restart(self._lifecycle.broker_epoch)
@@ -228,10 +229,9 @@ def keeps_roles_without_registration() -> Changes:
 def makes_two_logs_in_a_folder() -> Changes:
     """The log of a topic is asked for while that of a deleted one of its name is being made."""
     return begin(
-        ReplicaManager,
-        "_open_log",
+        LogOpenings,
+        "open",
         "if self._opening.get(place, key) != key:\n"
-        "    config = log_config(self.image, place[0], self.config.static)\n"
         "    self._effects.append(OpenLog(key, place[0], config))\n"
         "    return",
     )

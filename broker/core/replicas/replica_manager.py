@@ -1,19 +1,17 @@
-"""The partitions of this broker and their roles, as metadata assigns them, and the logs that they need.
+"""The partitions of this broker and their roles, as metadata assigns them.
 
-Owns the metadata image, the partitions, the opening and deleting of their logs, and what follows a change of
-a partition: the leader epoch in the log, fetching, ISR proposals, answers to waiting requests. Roles come
-from an image that holds the broker's own registration record, never from an earlier one (N-2). Handles no
-requests and no calls: `broker.core.broker` does. Appends effects to the list that it shares with its owner.
+Owns the metadata image, the partitions, which replicas are out of use, and what follows a change of a
+partition: the leader epoch in the log, fetching, ISR proposals, answers to waiting requests. Roles come from
+an image that holds the broker's own registration record, never from an earlier one (N-2). Its parts:
+`log_openings` (logs that are made and deleted), `ceilings`, `high_watermarks`. Handles no requests and no
+calls: `broker.core.broker` does. Appends effects to the list that it shares with its owner.
 """
 
 from collections.abc import Collection, Iterable
 
-from holdfast.broker.core.byte_rate import RateWindows
 from holdfast.broker.core.config import BrokerConfig, log_config, max_message_bytes
 from holdfast.broker.core.counts import BrokerCounts
 from holdfast.broker.core.events import (
-    CeilingRow,
-    CeilingsStored,
     ConfigureLog,
     DamagedReplica,
     DeleteLog,
@@ -26,31 +24,26 @@ from holdfast.broker.core.events import (
     LogsLoaded,
     LogsOffline,
     MetadataCommitted,
-    OpenLog,
     SnapshotLoaded,
     StartEpoch,
     Stop,
     StoreBrokerEpoch,
-    StoreCeilings,
 )
-from holdfast.broker.core.groups.config import GroupConfig
-from holdfast.broker.core.groups.coordinator import GroupCoordinator
 from holdfast.broker.core.registration.known_brokers import KnownBrokers
 from holdfast.broker.core.registration.lifecycle import Lifecycle
 from holdfast.broker.core.registration.metadata_lineage import MetadataLineage
 from holdfast.broker.core.replicas.alter_partition import AlterPartitionQueue
-from holdfast.broker.core.replicas.ceiling import Ceiling, Urgency
+from holdfast.broker.core.replicas.ceilings import Ceilings
 from holdfast.broker.core.replicas.damaged_replicas import DamagedReplicas
 from holdfast.broker.core.replicas.divergence import LogView
 from holdfast.broker.core.replicas.fetcher import Fetchers
+from holdfast.broker.core.replicas.high_watermarks import HighWatermarks
 from holdfast.broker.core.replicas.leadership import Proposal
+from holdfast.broker.core.replicas.log_openings import LogOpenings
 from holdfast.broker.core.replicas.partition import Partition, Role, RoleChange
 from holdfast.broker.core.replicas.partition_passes import PartitionPasses
 from holdfast.broker.core.replicas.replication_quota import ReplicationQuotas
-from holdfast.broker.core.requests.client_quotas import ClientQuotas
-from holdfast.broker.core.requests.delete_path import DeletePath
-from holdfast.broker.core.requests.fetch_path import FetchPath
-from holdfast.broker.core.requests.produce_path import ProducePath
+from holdfast.broker.core.requests.request_paths import RequestPaths
 from holdfast.metadata.delta import LocalChanges, LocalPartition, MetadataDelta, local_view
 from holdfast.metadata.history import MetadataHistory, committed_record
 from holdfast.metadata.ids import PartitionId
@@ -66,10 +59,6 @@ from holdfast.metadata.records import LaterRecord
 from holdfast.protocol.messages.broker_registration import OfflineTopic
 from holdfast.runtime.stats import Level, LogLine
 
-#: Topic name and partition index: they name a log's folder.
-Place = tuple[str, int]
-#: A ceiling that will be needed soon waits so long, in ms, for others: they are stored in one file.
-CEILINGS_WAIT_MS = 500
 #: Logs that get new settings in one event.
 CONFIGURED_MAX = 100
 
@@ -98,24 +87,15 @@ class ReplicaManager:
         self.passes = PartitionPasses(self.partitions)
         #: the brokers registered in the image
         self.brokers = KnownBrokers()
-        self._max_message_bytes: dict[PartitionId, int] = {}
-        self.produce_path = ProducePath(
-            self.partitions,
-            self._max_message_bytes,
-            purgatory_max,
-            lambda now_ms: config.fences_itself and lifecycle.is_session_over(now_ms),
-        )
         self._quotas = quotas = ReplicationQuotas(config.node_id, config.static)
-        self.fetch_path = FetchPath(self.partitions, purgatory_max, config.fetch_max_bytes, quotas.leader)
-        self.client_quotas = ClientQuotas(RateWindows.of(config.static, "quota"))
-        self.delete_path = DeletePath(self.partitions, purgatory_max)
-        self.groups = GroupCoordinator(
-            GroupConfig.from_static(config.static),
+        self.paths = RequestPaths(
+            config,
             self.partitions,
-            self._max_message_bytes,
-            lambda: self.image,
-            lambda now_ms: config.fences_itself and lifecycle.is_session_over(now_ms),
-            outbox,
+            quotas.leader,
+            purgatory_max=purgatory_max,
+            image=lambda: self.image,
+            is_session_over=lambda now_ms: config.fences_itself and lifecycle.is_session_over(now_ms),
+            outbox=outbox,
         )
         self.fetchers = Fetchers(
             config.node_id,
@@ -127,6 +107,10 @@ class ReplicaManager:
             quota=quotas.follower,
             silence_ms=config.leader_silence_ms,
         )
+        self.ceilings = Ceilings(config.ceiling_records, self.partitions, self.passes, self.fetchers, outbox)
+        self.high_watermarks = HighWatermarks(
+            self.partitions, self.paths, self.ceilings, self.fetchers, outbox
+        )
         #: roles are taken: the image holds the broker's own registration (N-2)
         self.has_roles = False
         #: why committed records from some offset on are not applied; None while they are
@@ -137,9 +121,7 @@ class ReplicaManager:
         self._lineage = lineage
         self._alter = alter
         self._counts = counts
-        #: open logs, with or without a role; None until all are loaded
-        self._logs: dict[PartitionId, LogView] | None = None
-        self._high_watermarks: dict[PartitionId, int] = {}
+        self._logs = LogOpenings(outbox)
         #: logs in failed dirs: out of use until the process ends (R27); and those in `damaged`
         self.offline: dict[PartitionId, None] = {}
         self.damaged = DamagedReplicas(config.node_id)
@@ -147,15 +129,6 @@ class ReplicaManager:
         self._found_damaged: tuple[DamagedReplica, ...] = ()
         #: True: a log that was not found never existed here; False: it may lie in a failed dir
         self._is_whole = True
-        #: ceilings that earlier processes stored
-        self._ceilings: dict[PartitionId, int] = {}
-        #: replicas that need a higher ceiling, and when it is stored at the latest (R68)
-        self._low_ceilings: dict[PartitionId, None] = {}
-        self._ceilings_ms: int | None = None
-        #: logs being opened by folder, and the folder of each. One opening at a time per folder: the log of a
-        #: deleted topic is opened and deleted before the log of a new topic with its name is requested
-        self._opening: dict[Place, PartitionId] = {}
-        self._places: dict[PartitionId, Place] = {}
         self._effects = outbox
 
     # --- metadata ------------------------------------------------------------------------------------------
@@ -186,7 +159,7 @@ class ReplicaManager:
     def snapshot_loaded(self, event: SnapshotLoaded, now_ms: int) -> None:
         """Take the state of a snapshot; once roles are taken, apply what is different for this broker. When
         it is of other metadata, this broker ends before it deletes what that does not name."""
-        if self.has_roles and self._logs is not None:
+        if self.has_roles and self._logs.are_loaded:
             problem = self._lineage.problem_with_snapshot(event.state, self._logs)
             if problem is not None and not self._is_abandoned:
                 self._is_abandoned = True
@@ -218,13 +191,13 @@ class ReplicaManager:
             self._apply_local(local, now_ms)
         self._mend(now_ms)
         if delta.changed_brokers:  # a replica that may not join no longer holds back the high watermark (F3)
-            self.passes.begin(self.advance, self.partitions, now_ms)
+            self.passes.begin(self.high_watermarks.advance, self.partitions, now_ms)
 
     def maybe_take_roles(self, now_ms: int) -> None:
         """Take the roles of the image once it holds the broker's own registration record; earlier images do
         not count (N-2)."""
         epoch = self._lifecycle.broker_epoch
-        if self.has_roles or self._logs is None or not self.is_registered_here():
+        if self.has_roles or not self._logs.are_loaded or not self.is_registered_here():
             return
         if self.later_record is not None:
             return
@@ -262,7 +235,6 @@ class ReplicaManager:
     def _logs_missing(self, view: LocalChanges) -> None:
         """Treat an assigned log that was not found as lying in a failed dir. Created anew in another dir it
         would look like a replica that has lost everything."""
-        assert self._logs is not None
         for local in (*view.leaders, *view.followers):
             key = PartitionId(local.topic_id, local.partition_index)
             if key not in self._logs:
@@ -272,7 +244,6 @@ class ReplicaManager:
     def _place_damaged(self) -> None:
         """What the start found damaged is out of use before this broker is unfenced. A folder of no readable
         topic is taken for the one that has the name now."""
-        assert self._logs is not None
         found, self._found_damaged = self._found_damaged, ()
         for replica in found:
             topic = self.image.topic(replica.topic_name)
@@ -306,14 +277,7 @@ class ReplicaManager:
         for key, partition in self.partitions.items():
             partition.drop_role()
             self.fetchers.unfollow(key)
-            self._role_changed(partition)
-
-    def _role_changed(self, partition: Partition) -> None:
-        """Answer the requests that waited for the former role."""
-        self._effects += self.produce_path.state_changed(partition.key)
-        self._effects += self.fetch_path.role_changed(partition.key)
-        self._effects += self.delete_path.role_changed(partition.key)
-        self.groups.partition_changed(partition.key, partition.topic_name)
+            self.paths.role_changed(partition)
 
     def _brokers_changed(self, broker_ids: tuple[int, ...], now_ms: int) -> None:
         known = self.brokers
@@ -349,9 +313,9 @@ class ReplicaManager:
     def _configs_changed(self, changed: tuple[ConfigResource, ...], now_ms: int) -> None:
         """Apply new settings to the logs, in the order of the changes; walks the partitions once."""
         if any(resource_type == RESOURCE_CLIENT for resource_type, _ in changed):
-            self.client_quotas.configure(self.image.client_quotas())
+            self.paths.client_quotas.configure(self.image.client_quotas())
         self._quotas.configure(self.image, changed, now_ms)
-        self.fetch_path.throttle_changed()
+        self.paths.fetch_path.throttle_changed()
         self.fetchers.throttle_changed()
         changed = tuple(one for one in changed if one[0] == RESOURCE_TOPIC or one == CLUSTER_RESOURCE)
         by_topic: dict[str, list[PartitionId]] = {
@@ -372,9 +336,11 @@ class ReplicaManager:
         if partition.counts_flushed:
             self._effects.append(Flush(key))  # from now on only durable records count (D6)
             self.fetchers.show_durable(key)
-        self._max_message_bytes[key] = max_message_bytes(self.image, partition.topic_name, self.config.static)
+        self.paths.max_message_bytes[key] = max_message_bytes(
+            self.image, partition.topic_name, self.config.static
+        )
         self._effects.append(ConfigureLog(key, config))
-        self.advance(partition, now_ms)
+        self.high_watermarks.advance(partition, now_ms)
 
     # --- one partition -------------------------------------------------------------------------------------
 
@@ -384,10 +350,10 @@ class ReplicaManager:
             return
         partition = self.partitions.get(key)
         if partition is None:
-            assert self._logs is not None
             log = self._logs.get(key)
             if log is None:
-                self._open_log(key, (local.topic_name, key.partition_index))
+                config = log_config(self.image, local.topic_name, self.config.static)
+                self._logs.open(key, (local.topic_name, key.partition_index), config)
                 return
             partition = self._make_partition(key, local.topic_name, log)
         before = partition.registration
@@ -401,14 +367,14 @@ class ReplicaManager:
             key,
             topic_name,
             log,
-            high_watermark=self._high_watermarks.pop(key, 0),
+            high_watermark=self.high_watermarks.take_stored(key),
             brokers=self.brokers,
             lag_ms_max=self.config.replica_lag_ms_max,
-            ceiling=Ceiling(self.config.ceiling_records, self._ceilings.pop(key, -1)),
+            ceiling=self.ceilings.take_stored(key),
             counts_flushed=config.flush_messages == 1,
         )
         self.partitions[key] = partition
-        self._max_message_bytes[key] = max_message_bytes(self.image, topic_name, self.config.static)
+        self.paths.max_message_bytes[key] = max_message_bytes(self.image, topic_name, self.config.static)
         self._effects.append(ConfigureLog(key, config))
         return partition
 
@@ -435,15 +401,15 @@ class ReplicaManager:
             self._effects.append(StartEpoch(key, registration.leader_epoch))
         else:
             self._follow(partition)
-        self._role_changed(partition)
+        self.paths.role_changed(partition)
 
     def _leader_updated(self, partition: Partition, now_ms: int) -> None:
         key = partition.key
         if partition.leadership is not None and partition.leadership.proposal is None:
             self._alter.withdraw(key)
-        self._effects += self.produce_path.state_changed(key)
-        self.fetch_path.in_sync_changed(key)
-        self.advance(partition, now_ms)
+        self._effects += self.paths.produce_path.state_changed(key)
+        self.paths.fetch_path.in_sync_changed(key)
+        self.high_watermarks.advance(partition, now_ms)
         proposal = partition.retry_expand(now_ms)
         if proposal is not None:
             self.submit(key, proposal)
@@ -458,64 +424,6 @@ class ReplicaManager:
             self._note(Level.INFO, f"{name_of(partition)}: {story}")
             self.fetchers.follow(partition, leader, endpoint.host, endpoint.port)
 
-    def advance(self, partition: Partition, now_ms: int) -> None:
-        """Advance the high watermark as far as it goes and answer the requests that wait for it (R52)."""
-        if partition.advance_high_watermark(now_ms):
-            self._effects += self.produce_path.high_watermark_moved(partition)
-            self._effects += self.fetch_path.high_watermark_moved(partition, now_ms)
-        self._effects += self.delete_path.low_watermark_moved(partition)
-        if partition.key in self.groups.shards:
-            self.groups.high_watermark_moved(partition.key, now_ms)
-        if partition.leadership is not None and partition.leadership.start_offset is not None:
-            self._raise_ceiling(partition.key, partition.ceiling_urgency(), now_ms)
-
-    # --- ceilings ------------------------------------------------------------------------------------------
-
-    def next_deadline_ms(self) -> int | None:
-        """When ceilings are to be stored, None when none is needed."""
-        return self._ceilings_ms
-
-    def _raise_ceiling(self, key: PartitionId, urgency: Urgency, now_ms: int) -> None:
-        if urgency is not Urgency.NOT_NOW:
-            self._low_ceilings[key] = None
-            due_ms = now_ms if urgency is Urgency.NOW else now_ms + CEILINGS_WAIT_MS
-            if self._ceilings_ms is None or self._ceilings_ms > due_ms:
-                self._ceilings_ms = due_ms
-
-    def lower_ceilings(self, now_ms: int) -> None:
-        """Find ceilings that are too high for the present traffic."""
-        self.passes.begin(self._lower_ceiling, self.partitions, now_ms)
-
-    def _lower_ceiling(self, partition: Partition, now_ms: int) -> None:
-        if partition.is_ceiling_too_high(now_ms):
-            self._raise_ceiling(partition.key, Urgency.NOW, now_ms)
-
-    def store_ceilings(self, now_ms: int) -> None:
-        """Store all ceilings that are needed in one write, when that is due (R68)."""
-        low, self.fetchers.low_ceilings = self.fetchers.low_ceilings, {}
-        for key, urgency in low.items():
-            self._raise_ceiling(key, urgency, now_ms)
-        if self._ceilings_ms is None or now_ms < self._ceilings_ms:
-            return
-        rows: list[CeilingRow] = []
-        for key in self._low_ceilings:
-            partition = self.partitions.get(key)
-            if partition is not None and not partition.ceiling.is_storing:
-                rows.append(CeilingRow(key, partition.promise_ceiling(now_ms)))
-        self._low_ceilings = {}
-        self._ceilings_ms = None
-        if rows:
-            self._effects.append(StoreCeilings(tuple(rows)))
-
-    def ceilings_stored(self, event: CeilingsStored, now_ms: int) -> None:
-        """Ceilings are durable: partitions that waited for them go on."""
-        for key, offset in event.rows:
-            partition = self.partitions.get(key)
-            if partition is not None:
-                partition.ceiling_stored(offset)
-                self.fetchers.ceiling_stored(key)
-                self.advance(partition, now_ms)
-
     # --- proposals -----------------------------------------------------------------------------------------
 
     def submit(self, key: PartitionId, proposal: Proposal) -> None:
@@ -524,7 +432,7 @@ class ReplicaManager:
         assert registration is not None
         if len(proposal.isr) > len(registration.isr):
             self._counts.isr_expands += 1
-            self.fetch_path.in_sync_changed(key)
+            self.paths.fetch_path.in_sync_changed(key)
         else:
             self._counts.isr_shrinks += 1
         self._alter.submit(key, proposal)
@@ -533,18 +441,17 @@ class ReplicaManager:
 
     def logs_loaded(self, event: LogsLoaded, now_ms: int) -> None:
         """All logs found at the start are open, except those that went offline meanwhile."""
-        self._logs = {key: log for key, log in event.logs.items() if key not in self.offline}
-        self._high_watermarks = dict(event.high_watermarks)
-        self._ceilings = dict(event.ceilings)
+        self._logs.loaded({key: log for key, log in event.logs.items() if key not in self.offline})
+        self.high_watermarks.loaded(event.high_watermarks)
+        self.ceilings.loaded(event.ceilings)
         self._is_whole = event.is_whole
         self._found_damaged = event.damaged
         self.maybe_take_roles(now_ms)
 
     def log_opened(self, event: LogOpened, now_ms: int) -> None:
         """A requested log is open; the partition may have changed or been deleted meanwhile."""
-        assert self._logs is not None
         if event.key not in self.offline:
-            self._logs[event.key] = event.log
+            self._logs.opened(event.key, event.log)
             if not self._is_assigned(event.key):
                 self._delete_log(event.key)
         self._opening_over(event.key, now_ms)
@@ -575,8 +482,7 @@ class ReplicaManager:
 
     def _go_offline(self, key: PartitionId, why: str) -> None:
         self.offline[key] = None
-        if self._logs is not None:
-            self._logs.pop(key, None)
+        self._logs.lost(key)
         partition = self.partitions.pop(key, None)
         if partition is not None:
             self._note(Level.ERROR, f"{name_of(partition)}: {why}")
@@ -627,20 +533,12 @@ class ReplicaManager:
         registration = self.image.partition(*key)
         return registration is not None and self.broker_id in registration.replicas
 
-    def _open_log(self, key: PartitionId, place: Place) -> None:
-        if place not in self._opening:
-            self._opening[place] = key
-            self._places[key] = place
-            name, _ = place
-            self._effects.append(OpenLog(key, name, log_config(self.image, name, self.config.static)))
-
     def _opening_over(self, key: PartitionId, now_ms: int) -> None:
         """The folder is free or holds the log of its owner: open the log of the topic that has the name
         now."""
-        place = self._places.pop(key, None)
+        place = self._logs.opening_over(key)
         if place is None:
             return
-        del self._opening[place]
         name, index = place
         topic = self.image.topic(name)
         if not self.has_roles or topic is None:
@@ -669,15 +567,13 @@ class ReplicaManager:
         partition.drop_role()
         self.fetchers.unfollow(key)
         self._alter.withdraw(key)
-        self._role_changed(partition)
-        del self._max_message_bytes[key]
+        self.paths.role_changed(partition)
+        del self.paths.max_message_bytes[key]
 
     def _delete_log(self, key: PartitionId) -> None:
-        assert self._logs is not None
-        self._high_watermarks.pop(key, None)
-        self._ceilings.pop(key, None)
-        if self._logs.pop(key, None) is not None:
-            self._effects.append(DeleteLog(key))
+        self.high_watermarks.forget_stored(key)
+        self.ceilings.forget_stored(key)
+        self._logs.delete(key)
 
     def _note(self, level: Level, text: str) -> None:
         self._effects.append(LogLine(level, text))

@@ -13,8 +13,8 @@ from holdfast.broker.core.events import (
     Truncate,
 )
 from holdfast.broker.core.replicas import fetcher
+from holdfast.broker.core.replicas.ceilings import CEILINGS_WAIT_MS
 from holdfast.broker.core.replicas.fetcher import PAUSE_MS_MIN
-from holdfast.broker.core.replicas.replica_manager import CEILINGS_WAIT_MS
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.fetch import EpochEndOffset, FetchPartitionResponse, FetchResponse
 from holdfast.protocol.topic_names import OFFSETS_TOPIC

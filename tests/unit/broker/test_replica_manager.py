@@ -17,8 +17,8 @@ from holdfast.broker.core.events import (
     Started,
     Stop,
 )
+from holdfast.broker.core.replicas.ceilings import CEILINGS_WAIT_MS
 from holdfast.broker.core.replicas.partition import Partition, Role
-from holdfast.broker.core.replicas.replica_manager import CEILINGS_WAIT_MS
 from holdfast.metadata.ids import PartitionId
 from holdfast.metadata.image import CLUSTER_RESOURCE, RESOURCE_TOPIC
 from holdfast.metadata.records import (
