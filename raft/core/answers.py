@@ -278,58 +278,42 @@ def _check_epoch(asked_epoch: int, raft_epoch: int) -> Refusal | None:
 
 def data(leader_id: int, raft_epoch: int, shape: LogShape, high_watermark: int) -> FetchResponse:
     """The leader's answer, into which the shell puts the records."""
-    return _one_row(
-        FetchPartitionResponse(
-            METADATA_TOPIC_ID,
-            0,
-            ErrorCode.NONE,
-            high_watermark,
-            shape.start.end_offset,
-            shape.log_end_offset,
-            None,
-            leader_id,
-            raft_epoch,
-            _NO_RECORDS,
-        )
-    )
+    return _one_row(_row(leader_id, raft_epoch, shape, high_watermark=high_watermark))
 
 
 def diverging(leader_id: int, raft_epoch: int, shape: LogShape, point: tuple[int, int]) -> FetchResponse:
     """The replica's log is not a prefix of the leader's: where to truncate it (R80). No high watermark
     (R82)."""
-    return _one_row(
-        FetchPartitionResponse(
-            METADATA_TOPIC_ID,
-            0,
-            ErrorCode.NONE,
-            -1,
-            shape.start.end_offset,
-            shape.log_end_offset,
-            EpochEndOffset(*point),
-            leader_id,
-            raft_epoch,
-            _NO_RECORDS,
-        )
-    )
+    return _one_row(_row(leader_id, raft_epoch, shape, diverging=EpochEndOffset(*point)))
 
 
 def snapshot_first(leader_id: int, raft_epoch: int, shape: LogShape, id: SnapshotId) -> FetchResponse:
     """The replica's log ends below what this log still has: which snapshot to fetch (K14). No high
     watermark (R82)."""
-    return _one_row(
-        FetchPartitionResponse(
-            METADATA_TOPIC_ID,
-            0,
-            ErrorCode.NONE,
-            -1,
-            shape.start.end_offset,
-            shape.log_end_offset,
-            None,
-            leader_id,
-            raft_epoch,
-            _NO_RECORDS,
-            EpochEndOffset(id.epoch, id.offset),
-        )
+    return _one_row(_row(leader_id, raft_epoch, shape, snapshot=EpochEndOffset(id.epoch, id.offset)))
+
+
+def _row(
+    leader_id: int,
+    raft_epoch: int,
+    shape: LogShape,
+    *,
+    high_watermark: int = -1,
+    diverging: EpochEndOffset | None = None,
+    snapshot: EpochEndOffset | None = None,
+) -> FetchPartitionResponse:
+    return FetchPartitionResponse(
+        METADATA_TOPIC_ID,
+        0,
+        ErrorCode.NONE,
+        high_watermark,
+        shape.start.end_offset,
+        shape.log_end_offset,
+        diverging,
+        leader_id,
+        raft_epoch,
+        _NO_RECORDS,
+        snapshot,
     )
 
 
