@@ -51,3 +51,8 @@ class Leadership:
         self.proposal: Proposal | None = None
         #: committed ISR plus proposed replicas; a proposed shrink does not change it (F3)
         self.maximal_isr: tuple[int, ...] = isr
+
+    @property
+    def may_propose(self) -> bool:
+        """Another ISR may be proposed: the log has recorded the epoch, and no proposal is open."""
+        return self.start_offset is not None and self.proposal is None

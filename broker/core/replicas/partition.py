@@ -401,12 +401,7 @@ class Partition:
     def maybe_shrink(self, now_ms: int) -> Proposal | None:
         """Propose an ISR without the followers that have lagged for the lag time (R51)."""
         leadership, registration = self.leadership, self.registration
-        if (
-            leadership is None
-            or registration is None
-            or leadership.start_offset is None
-            or leadership.proposal
-        ):
+        if leadership is None or registration is None or not leadership.may_propose:
             return None
         position = self.position
         out_of_sync = [
@@ -423,12 +418,7 @@ class Partition:
         """Propose an ISR without the silent followers that hold back the high watermark (R115). Only where
         that lets it move: what is left is min ISR, and another member asks, so the leader itself is heard."""
         leadership, registration = self.leadership, self.registration
-        if (
-            leadership is None
-            or registration is None
-            or leadership.start_offset is None
-            or leadership.proposal
-        ):
+        if leadership is None or registration is None or not leadership.may_propose:
             return None
         isr, progress, position = registration.isr, leadership.progress, self.position
         followers = silence.silent - {self.broker_id}  # a stranger may have asked in its name
