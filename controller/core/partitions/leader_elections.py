@@ -83,10 +83,9 @@ def _elect_preferred(
     if not draft.image.is_active_replica(preferred, key) or preferred not in partition.electable:
         text = f"the preferred replica {preferred} is not in sync; try again once it is in the ISR"
         return OperationResult(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, text)
-    context = replication.context(draft.image, topic.name, draft.image.is_active, mode=ElectionMode.PREFERRED)
-    cause = Cause(CauseKind.PREFERRED_ASKED)
-    replication.change(draft, topic, index, partition, RequestedChange(), context, cause)
-    return DONE
+    return _elect(
+        draft, topic, index, partition, replication, ElectionMode.PREFERRED, CauseKind.PREFERRED_ASKED
+    )
 
 
 def _elect_unclean(
@@ -100,9 +99,20 @@ def _elect_unclean(
     if not any(draft.image.is_active_replica(replica, key) for replica in partition.replicas):
         text = "no replica is on an active broker; start one of them"
         return OperationResult(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, text)
-    context = replication.context(draft.image, topic.name, draft.image.is_active, mode=ElectionMode.UNCLEAN)
-    cause = Cause(CauseKind.UNCLEAN_ASKED)
-    replication.change(draft, topic, index, partition, RequestedChange(), context, cause)
+    return _elect(draft, topic, index, partition, replication, ElectionMode.UNCLEAN, CauseKind.UNCLEAN_ASKED)
+
+
+def _elect(
+    draft: Draft,
+    topic: TopicImage,
+    index: int,
+    partition: PartitionRegistration,
+    replication: ReplicationControl,
+    mode: ElectionMode,
+    kind: CauseKind,
+) -> OperationResult:
+    context = replication.context(draft.image, topic.name, draft.image.is_active, mode=mode)
+    replication.change(draft, topic, index, partition, RequestedChange(), context, Cause(kind))
     return DONE
 
 
