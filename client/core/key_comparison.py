@@ -9,7 +9,7 @@ is read up to its own high watermark before it is judged.
 import hashlib
 from collections.abc import Iterable, Sequence
 
-from holdfast.client.core.replica_comparison import Finding, FindingKind, agreed, names_of
+from holdfast.client.core.replica_comparison import Finding, FindingKind, agreed, end_of, names_of
 from holdfast.protocol.cleaned_batch import keyed_records, plain_records
 from holdfast.protocol.record_batch import BatchHeader, Buffer, CorruptBatch
 
@@ -114,9 +114,9 @@ class KeyComparison:
     def _compare(self) -> None:
         replicas = self._replicas
         if self._end_offset < 0:
-            if any(replica.high_watermark < 0 for replica in replicas.values()):
+            self._end_offset = end_of([replica.high_watermark for replica in replicas.values()])
+            if self._end_offset < 0:
                 return
-            self._end_offset = max((one.high_watermark for one in replicas.values()), default=0)
         if self._is_over or self.wanted():
             return
         odd = self._odd()

@@ -122,9 +122,9 @@ class ReplicaComparison:
     def _compare(self) -> None:
         replicas = self._replicas
         if self._end_offset < 0:
-            if any(replica.high_watermark < 0 for replica in replicas.values()):
+            self._end_offset = end_of([replica.high_watermark for replica in replicas.values()])
+            if self._end_offset < 0:
                 return
-            self._end_offset = max((one.high_watermark for one in replicas.values()), default=0)
         while replicas and all(replica.batches for replica in replicas.values()):
             heads = {broker_id: replica.batches[0] for broker_id, replica in replicas.items()}
             right = agreed(heads, self._leader_id)
@@ -142,6 +142,13 @@ class ReplicaComparison:
             reason += "; no two agree, so which one is right is not known"
         del self._replicas[broker_id]
         self.findings.append(Finding(broker_id, FindingKind.DIFFERS, head.base_offset, reason))
+
+
+def end_of(high_watermarks: Sequence[int]) -> int:
+    """End of what is compared, the highest of them; -1 while a replica has not told its own."""
+    if any(high_watermark < 0 for high_watermark in high_watermarks):
+        return -1
+    return max(high_watermarks, default=0)
 
 
 def agreed(told: Mapping[int, T], leader_id: int | None) -> T:
