@@ -5,12 +5,12 @@ from typing import Any
 
 import click
 
-from holdfast.cli.options import INT32_MAX, CommandAnswer, connection, output, run_client
+from holdfast.cli.options import INT32_MAX, CommandAnswer, connection, output
 from holdfast.cli.perf.properties import CONSUMER, settings
+from holdfast.cli.perf.running import run_test
 from holdfast.cli.progress import Progress
 from holdfast.client.consumer import Consumer
 from holdfast.client.core.consumer_records import ConsumerRecord
-from holdfast.client.core.errors import ClientError
 from holdfast.runtime.api import Clock, Runtime
 
 _POLL_MS = 200
@@ -72,13 +72,7 @@ def command(**given: Any) -> None:
         await tests[0].work()
         return 0
 
-    code = 0
-    try:
-        code = run_client(work)
-    except ValueError as error:
-        raise click.UsageError(str(error)) from error
-    except ClientError as error:
-        answer.refused(error, given["topic"])
+    code = run_test(work, answer, given["topic"])
     text = ""
     if tests:
         test, answer.data = tests[0], tests[0].report()

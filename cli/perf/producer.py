@@ -11,12 +11,13 @@ from typing import Any
 
 import click
 
-from holdfast.cli.options import INT32_MAX, CommandAnswer, connection, output, run_client
+from holdfast.cli.options import INT32_MAX, CommandAnswer, connection, output
 from holdfast.cli.perf.latencies import Latencies
 from holdfast.cli.perf.properties import PRODUCER, settings
+from holdfast.cli.perf.running import run_test
 from holdfast.cli.progress import Progress
 from holdfast.client.core.batch import Batch
-from holdfast.client.core.errors import ClientError, TimedOut
+from holdfast.client.core.errors import TimedOut
 from holdfast.client.core.outcomes import DeliveryOutcome
 from holdfast.client.producer import Producer
 from holdfast.runtime.api import Runtime
@@ -93,13 +94,7 @@ def command(**given: Any) -> None:
         await tests[0].work()
         return 0
 
-    code = 0
-    try:
-        code = run_client(work)
-    except ValueError as error:
-        raise click.UsageError(str(error)) from error
-    except ClientError as error:
-        answer.refused(error, given["topic"])
+    code = run_test(work, answer, given["topic"])
     text = ""
     if tests:
         answer.data = tests[0].report()
