@@ -23,11 +23,6 @@ FAILOVERS = Setting(
     faults={"kill_broker": 4, "kill_leader": 3, "power_broker": 2, "kill_active": 6, "isolate_active": 2},
     seconds=25,
 )
-#: followers are cut off and come back while there is load
-CUT_OFF = Setting(
-    faults={"cut_followers": 4, "isolate_broker": 3, "kill_broker": 3, "kill_leader": 2, "hang_disk": 1},
-    gap_ms=500,
-)
 #: readers that seek, with fetches of all sizes
 WANDERING = Setting(faults={"kill_leader": 1}, shape={"wanderers": 3}, gap_ms=3_000)
 #: controllers come back while each of them is asked alone
@@ -101,10 +96,6 @@ def tells_log_end_as_end_of_epochs() -> Changes:
         "code, epoch, end_offset)",
         "code, epoch, end_offset if found is None else partition.log.log_end_offset)",
     )
-
-
-def _without_followers(original: Any, self: Any) -> Any:
-    return self._purgatory.next_deadline_ms()
 
 
 @mutant(breaks="R26, R20", by="OwnBug L-1", setting=FAILOVERS, killed_by="OwnBug@2")

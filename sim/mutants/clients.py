@@ -17,7 +17,7 @@ from holdfast.client.delivery import Delivery
 from holdfast.client.producer import Producer
 from holdfast.sim.mutants.mutant import Changes, Setting, mutant, replacing
 from holdfast.sim.mutants.source_patch import begin, patch
-from holdfast.sim.mutants.storage import FLAPPING, RETRIES
+from holdfast.sim.mutants.storage import RETRIES
 
 #: no broker answers for longer than a delivery may take
 SILENCE = Setting(
@@ -30,16 +30,6 @@ SILENCE = Setting(
         "hang_disk": 3,
     },
     gap_ms=400,
-)
-
-
-#: the log loses its producers with its tail while many batches are on their way
-LOSING_PRODUCERS = Setting(
-    band="over-budget",
-    faults={"forget_producers": 1},
-    shape={"producers": 8, "min_isr": 3, "partitions": 1, "every_write": False},
-    seconds=20,
-    gap_ms=4_000,
 )
 
 
@@ -80,57 +70,10 @@ def never_idempotent() -> Changes:
     return begin(PartitionQueue, "__init__", "idempotent = False")
 
 
-@mutant(
-    breaks="R93",
-    by="doubled",
-    setting=LOSING_PRODUCERS,
-    masked="a new leader gets one batch at a time, so nothing that may be stored is behind a gap; the pair "
-    "is proof-outlives-leaders (seed 1: doubled)",
-)
-def repeats_unknown_under_new_epoch() -> Changes:
-    """After a gap, batches that may be stored are sent again under the next epoch."""
-    return begin(PartitionQueue, "settle", "for batch in self.sent:\n    batch.unanswered = 0")
-
-
 @mutant(breaks="R90, R91", by="lost doubled reordered", setting=RETRIES, killed_by="lost@1")
 def all_batches_have_one_sequence() -> Changes:
     """Every batch has sequence 0."""
     return begin(Batch, "seal", "base_sequence = min(base_sequence, 0)")
-
-
-@mutant(
-    breaks="R93",
-    by="reordered doubled",
-    setting=FLAPPING,
-    masked="a log that forgot no producer refuses one that does not begin at 0 (R93); the pair is "
-    "producers-begin-anywhere",
-)
-def fills_pipeline_before_proof() -> Changes:
-    """A new epoch of the producer has five batches in flight before the first is acknowledged."""
-    return begin(PartitionQueue, "next_batch", "self._proven = True")
-
-
-@mutant(
-    breaks="R93, R95",
-    by="reordered doubled",
-    setting=LOSING_PRODUCERS,
-    gap="a leader that does not know the producer refuses its first batch for another reason, and not the "
-    "second: a unit test of the producer has that order",
-)
-def proof_outlives_leaders() -> Changes:
-    """A leader of which nothing is known yet gets five batches at once."""
-    return begin(PartitionQueue, "next_batch", "self._leader_epoch = leader_epoch")
-
-
-@mutant(
-    breaks="R92, R93",
-    by="lost reordered",
-    setting=SILENCE,
-    masked="the log refuses the gap (R92), and what follows from that refusal begins a new epoch",
-)
-def keeps_epoch_after_giving_up() -> Changes:
-    """A batch that was given up leaves a gap in the sequences, and the epoch goes on."""
-    return patch(PartitionQueue, "gave_up", "self.retired = self.idempotent", "self.retired = False")
 
 
 @mutant(breaks="rules 9, 10", by="skipped OwnBug", setting=RETRIES, killed_by="skipped@2")
@@ -257,17 +200,6 @@ def deliveries_tell_where_their_batch_begins() -> Changes:
 def reads_on_in_any_past() -> Changes:
     """A consumer does not say of which epoch it has read last, so no broker tells it that this is gone."""
     return begin(PartitionFetch, "fetch_epoch", "return -1")
-
-
-@mutant(
-    breaks="R81, R88",
-    by="mended",
-    setting=ANOTHER_PAST,
-    gap="a consumer must have read in two later epochs than the one whose log is elected",
-)
-def believes_the_end_it_is_told() -> Changes:
-    """A consumer that is told where logs part looks at the leader's end only, not at what it has read."""
-    return begin(PartitionFetch, "end_of_epoch", "return self.fetch_offset + 1_000_000")
 
 
 @mutant(breaks="R55, D9", by="troubled", setting=SILENCE, killed_by="troubled@1")

@@ -321,17 +321,6 @@ def any_epoch_proves_a_clean_stop() -> Changes:
     )
 
 
-@mutant(
-    breaks="R32",
-    by="R32",
-    masked="a broker that lacks a log dir of its configuration names no epoch (R33): it takes an operator "
-    "who changes log.dirs",
-)
-def proves_also_dirs_that_are_gone() -> Changes:
-    """A stop counts as clean though log dirs are missing that were there."""
-    return patch(ClusterControl, "register", "set(old.log_dirs) <= set(request.log_dirs)", "True")
-
-
 @mutant(breaks="R27, R5", by="A-9", setting=DIRS_FAIL_BELOW_MIN_ISR, killed_by="Refinement@1")
 def replicas_of_failed_dirs_stay_eligible() -> Changes:
     """A replica in a failed log dir leaves the ISR as if its log were whole."""

@@ -46,22 +46,6 @@ def takes_any_timestamp() -> Changes:
     return patch(log_effects, "timestamp_range", "wall_ms + after_max_ms", "wall_ms + (1 << 63)")
 
 
-@replacing(
-    ProducePath,
-    "_check",
-    breaks="D4",
-    by="D3",
-    setting=INTRUDED,
-    masked="bytes behind the last record of a batch are no record of it, and the leader reads the records; "
-    "the pair is takes-what-are-no-records",
-)
-def takes_the_first_of_several(original: Any, self: Any, partition: Any, row: Any, acks: int) -> Any:
-    """What stands behind a batch goes into the log with it."""
-    checked = original(self, partition, row, acks)
-    is_first = not isinstance(checked, BatchHeader) and "exactly one" in checked[1]
-    return parse_header(row.records) if is_first else checked
-
-
 @mutant(breaks="D6", by="D3", setting=INTRUDED, killed_by="D3@1")
 def any_acks_will_do() -> Changes:
     """Who asks for two acknowledgements gets the leader's."""

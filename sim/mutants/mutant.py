@@ -138,12 +138,8 @@ class Mutant:
     setting: Setting = ANYWHERE
     #: part of the code
     part: str = ""
-    #: PROPERTY@SEED: what noticed it first, and at which seed; empty when no such seed is known
+    #: PROPERTY@SEED: what noticed it first, and at which seed; empty while none is known
     killed_by: str = ""
-    #: why nothing that can be observed differs, or what else masks it; such a mutant need not be killed
-    masked: str = ""
-    #: why no seed is known that kills it, and what would: a defect of the simulator
-    gap: str = ""
 
     def __str__(self) -> str:
         return self.name
@@ -185,13 +181,11 @@ def mutant(
     by: str,
     setting: Setting = ANYWHERE,
     killed_by: str = "",
-    masked: str = "",
-    gap: str = "",
 ) -> Callable[[Patches], Patches]:
     """The function below returns the patches; its name and docstring are the mutant's."""
 
     def register(patches: Patches) -> Patches:
-        _register(patches, patches(), breaks, by, setting, killed_by, masked, gap)
+        _register(patches, patches(), breaks, by, setting, killed_by)
         return patches
 
     return register
@@ -205,23 +199,22 @@ def replacing(
     by: str,
     setting: Setting = ANYWHERE,
     killed_by: str = "",
-    masked: str = "",
-    gap: str = "",
     more: tuple[Patch | SourcePatch, ...] = (),
 ) -> Callable[[Wrong], Wrong]:
     """The function below takes the place of `owner.name`; its name and docstring are the mutant's."""
 
     def register(wrong: Wrong) -> Wrong:
         patches = (Patch(owner, name, wrong), *more)
-        _register(wrong, patches, breaks, by, setting, killed_by, masked, gap)
+        _register(wrong, patches, breaks, by, setting, killed_by)
         return wrong
 
     return register
 
 
-def _register(function: Callable[..., Any], patches: Changes, breaks: str, by: str, *rest: Any) -> None:
+def _register(
+    function: Callable[..., Any], patches: Changes, breaks: str, by: str, setting: Setting, killed_by: str
+) -> None:
     assert function.__doc__ is not None
-    setting, *reasons = rest
     one = Mutant(
         function.__name__.replace("_", "-"),
         " ".join(function.__doc__.split()),
@@ -230,7 +223,7 @@ def _register(function: Callable[..., Any], patches: Changes, breaks: str, by: s
         patches if isinstance(patches, tuple) else (patches,),
         setting,
         function.__module__.rpartition(".")[2],
-        *reasons,
+        killed_by,
     )
     assert one.name not in MUTANTS, one.name
     MUTANTS[one.name] = one

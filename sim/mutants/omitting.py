@@ -11,14 +11,12 @@ from typing import Any
 from holdfast.controller.core.brokers import cluster_control
 from holdfast.controller.core.brokers.cluster_control import ClusterControl
 from holdfast.controller.core.operators import config_control
-from holdfast.controller.core.partitions.log_questions import LogQuestions
 from holdfast.controller.core.partitions.replication_control import ReplicationControl
-from holdfast.controller.core.quorum_controller import QuorumController
 from holdfast.metadata import describe
 from holdfast.metadata.image import MetadataImage
 from holdfast.raft.core import following
 from holdfast.sim.mutants.mutant import Changes, Patch, Setting, mutant, replacing
-from holdfast.sim.mutants.source_patch import begin, patch
+from holdfast.sim.mutants.source_patch import patch
 
 #: log dirs of brokers fail that are not in sync any more, and eligible
 ELIGIBLE_DIRS_FAIL = Setting(
@@ -31,28 +29,8 @@ ANSWERS_LOST = Setting(
     faults={"kill_broker": 4, "restart_broker": 4, "reset": 5, "isolate_active": 2, "one_way": 3, "clog": 2},
     gap_ms=300,
 )
-#: all brokers fall, and operators elect
-BY_HAND = Setting(
-    band="over-budget",
-    faults={"elect_unclean": 5, "crumble": 3, "kill_all_brokers": 3, "power_broker": 3},
-    shape={"recovery_manager": True},
-    seconds=25,
-)
-#: logs are compared while who leads changes, and some tell of what was
-COMPARED = Setting(
-    band="over-budget",
-    faults={"stale_answer": 6, "crumble": 3, "late_metadata": 3, "kill_all_brokers": 2},
-    shape={"recovery_manager": True},
-    seconds=25,
-)
 #: each controller is asked, while ISRs and ELRs change
 ASKED = Setting(faults={"kill_broker": 4, "isolate_broker": 3, "crumble": 2}, shape={"asks_alone": True})
-#: a deposed controller is asked
-ASKED_APART = Setting(
-    faults={"isolate_active": 5, "split": 3, "pause_active": 3, "bridge": 2},
-    shape={"asks_alone": True},
-    seconds=25,
-)
 #: connections between voters end, and controllers with them
 VOTERS_FALL = Setting(
     faults={"kill_active": 3, "isolate_active": 3, "pause_active": 2, "reset": 5, "split": 2, "cut_pair": 2},
@@ -99,37 +77,10 @@ def who_asks_again_is_another(
     return original(self, draft, request, now_ms, voter_ids)
 
 
-@mutant(
-    breaks="R62",
-    by="R60",
-    setting=COMPARED,
-    gap="who is unfenced has mostly heard of the last leader epoch; a fault that holds back only metadata",
-)
-def asks_nobody_who_is_behind_again() -> Changes:
-    """Who answers for an old leader epoch is not asked again."""
-    return patch(
-        LogQuestions,
-        "answered",
-        "(AnswerValidity.OK, AnswerValidity.SUPERSEDED)",
-        "(AnswerValidity.OK, AnswerValidity.SUPERSEDED, AnswerValidity.STALE_LEADER_EPOCH)",
-    )
-
-
 @mutant(breaks="F50, R114", by="R113", setting=ASKED, killed_by="R113@1")
 def describes_seats_as_eligible() -> Changes:
     """Operators are told of an empty ELR."""
     return patch(describe, "_described_topic", "partition.elr if elr_enabled", "() if elr_enabled")
-
-
-@mutant(
-    breaks="K20",
-    by="R113",
-    setting=ASKED_APART,
-    gap="two controllers must be asked for the same topic within the half second in which both may lead",
-)
-def it_is_so_already_needs_no_commit() -> Changes:
-    """That a thing is so already is said without asking whether this controller still leads."""
-    return begin(QuorumController, "_answer", "return self._decide(draft, event, now_ms)")
 
 
 @mutant(breaks="D9, K4", by="K4", setting=VOTERS_FALL, killed_by="K4@1")

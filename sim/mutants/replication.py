@@ -3,7 +3,6 @@
 Owns wrong functions only; each docstring says which rule is gone.
 """
 
-from dataclasses import replace
 from typing import Any
 
 from holdfast.broker.core.replicas.ceiling import Ceiling
@@ -158,19 +157,6 @@ def shows_logs_above_their_ceilings() -> Changes:
     return patch(Fetchers, "_promise_first", "row.partition.is_above_ceiling", "False")
 
 
-@mutant(
-    breaks="R68",
-    by="G-4",
-    setting=POWER,
-    masked="a new process promises nothing before its log ends above what the last one has promised, or "
-    "it is in sync (is_ceiling_too_high), and within one process nothing is lost; the pair is "
-    "finds-ceilings-too-high-out-of-sync",
-)
-def lowers_ceilings_out_of_sync() -> Changes:
-    """Who has lost its tail may lower its ceiling to what is left."""
-    return patch(Ceiling, "promise", "if may_lower else", "if True else")
-
-
 @mutant(breaks="R68", by="G-4", setting=TAILS_GONE, killed_by="G-4@1")
 def finds_ceilings_too_high_out_of_sync() -> Changes:
     """Who has lost its tail looks for promises that are too high for what is left, and lowers them."""
@@ -268,17 +254,6 @@ def followers_count_unflushed() -> Changes:
     )
 
 
-@mutant(
-    breaks="D6",
-    by="G-3",
-    setting=FLUSHED,
-    masked="followers list a row only once it is flushed (D6); the pair is followers-count-unflushed",
-)
-def believes_fetch_offsets() -> Changes:
-    """With every write flushed, the leader counts what a follower fetched, not what it flushed."""
-    return patch(Partition, "follower_fetched", "if self.counts_flushed else", "if False else")
-
-
 # --- joining and leaving the ISR ---------------------------------------------------------------------------
 
 
@@ -311,19 +286,6 @@ def joins_in_old_incarnation() -> Changes:
     return (
         patch(Partition, "_is_eligible", "epoch == progress.broker_epoch", "progress.broker_epoch >= 0"),
         begin(Partition, "_member_epoch", "return self._brokers.acceptable.get(replica_id, -1)"),
-    )
-
-
-@mutant(
-    breaks="KAFKA-19996",
-    by="A-5",
-    setting=LAGGING,
-    masked="no safety: a member that does not keep up leaves again; the bound is for availability",
-)
-def joins_whatever_it_lags() -> Changes:
-    """The lag behind the leader's end is not bounded for who joins."""
-    return patch(
-        Partition, "_may_join", "progress.is_caught_up(self.position, now_ms, self._lag_ms_max)", "True"
     )
 
 
@@ -361,20 +323,6 @@ def no_divergence_check() -> Changes:
         "check_follower",
         "self.log, fetch_offset, last_fetched_epoch",
         "self.log, min(fetch_offset, self.log.log_end_offset), -1",
-    )
-
-
-@mutant(
-    breaks="R55",
-    by="I-10",
-    setting=DIVERGING,
-    masked="the divergence check sees to the log, and answers of a former epoch have no row any more; "
-    "unit tests of broker.core.replicas.partition check the error code",
-)
-def serves_any_epoch() -> Changes:
-    """The leader serves fetches of any leader epoch."""
-    return patch(
-        Partition, "check_follower", "self.check_leader(current_leader_epoch)", "self.check_leader(-1)"
     )
 
 
@@ -432,23 +380,6 @@ def learns_before_it_truncates() -> Changes:
         "partition.leader_answered(answer.high_watermark, answer.log_end_offset)\n"
         "            effects.extend(self._parted(",
     )
-
-
-@replacing(
-    Fetchers,
-    "answered",
-    breaks="N-4, A-15",
-    by="I-10",
-    setting=DIVERGING,
-    masked="the connection of a source is closed with its session, so no late answer reaches the core, and a "
-    "log takes only batches that continue it (R84); the model, which has no connections, kills it",
-)
-def takes_stale_answers(original: Any, self: Any, event: Any, now_ms: int) -> Any:
-    """A follower takes the answers of a former session."""
-    source = self._sources.get(event.source_id)
-    if source is not None and source.in_flight:
-        event = replace(event, session_id=source.session_id, session_epoch=source.in_flight[0])
-    return original(self, event, now_ms)
 
 
 @mutant(breaks="F6, I-12", by="A-6 I-12", killed_by="A-6@1")

@@ -178,31 +178,6 @@ def proves_what_failed_to_flush() -> Changes:
     )
 
 
-@mutant(
-    breaks="R33",
-    by="A-14 I-17",
-    setting=UNREGISTERED,
-    masked="the controllers forget the epoch of a broker that is unregistered, so it proves nothing to them; "
-    "every-start-is-clean is the pair",
-)
-def registers_anew_as_clean() -> Changes:
-    """A broker that must register anew names its last epoch, as if it had stopped cleanly."""
-    return (
-        patch(
-            Lifecycle,
-            "registration_over",
-            "self.broker_epoch = -1",
-            "epoch, self.broker_epoch = self.broker_epoch, -1",
-        ),
-        patch(
-            Lifecycle,
-            "registration_over",
-            "self._previous_broker_epoch = -1",
-            "self._previous_broker_epoch = epoch",
-        ),
-    )
-
-
 # --- roles -------------------------------------------------------------------------------------------------
 
 
@@ -264,17 +239,6 @@ def acknowledges_in_later_epoch() -> Changes:
         begin(Partition, "check_waiting", "return ErrorCode.NONE"),
         begin(ProducePath, "state_changed", "return []"),
     )
-
-
-@mutant(
-    breaks="F5",
-    by="I-16 A-2",
-    setting=WAITING,
-    masked="what is appended below min ISR is not acknowledged (check_waiting), nor does it commit (F1)",
-)
-def takes_writes_below_min_isr() -> Changes:
-    """Writes of acks=all are appended below min ISR."""
-    return patch(Partition, "check_produce", "required_acks == -1", "False")
 
 
 # --- log dirs that fail ------------------------------------------------------------------------------------

@@ -18,7 +18,6 @@ from holdfast.storage.core.producer_state import ProducerState
 from holdfast.storage.flusher import Flusher
 from holdfast.storage.log import Log
 from holdfast.storage.log_dir import LogDir
-from holdfast.storage.log_guard import LogGuard
 from holdfast.storage.segment import Segment
 
 #: every write is flushed, and brokers lose power often
@@ -150,18 +149,6 @@ async def ignores_failed_flush(original: Any, self: Any) -> Any:
         await original(self)
     except DiskError:
         return
-
-
-@mutant(
-    breaks="A-20",
-    by="A-20 A-21",
-    setting=FAILING_DISKS,
-    masked="the error itself goes on up, and a task of a broker that fails ends the process; "
-    "retries-failed-flush and ignores-failed-flush are the pairs",
-)
-def log_takes_no_offence() -> Changes:
-    """A log whose flush failed does not refuse to go on, and its folder stays online."""
-    return (begin(LogGuard, "fail", "return"), begin(LogManager, "_dir_failed", "return"))
 
 
 # --- recovery ----------------------------------------------------------------------------------------------
@@ -323,20 +310,6 @@ def appends_behind_gaps() -> Changes:
         "check",
         "return None if first == expected else _out_of_order(header, expected)",
         "return None",
-    )
-
-
-@mutant(
-    breaks="R93",
-    by="R92",
-    setting=FLAPPING,
-    masked="our own producer has one batch on its way until a leader has acknowledged one; the pair is "
-    "fills-pipeline-before-proof",
-)
-def producers_begin_anywhere() -> Changes:
-    """A producer that never wrote to a log may begin with any sequence there."""
-    return patch(
-        ProducerState, "check", "_out_of_order(header, 0) if first and self.is_whole else None", "None"
     )
 
 

@@ -4,14 +4,12 @@ Owns wrong functions only; each docstring says which rule is gone. All of it in 
 manager, where every process may be killed and min ISR - 1 may lose what they have not flushed.
 """
 
-from dataclasses import replace
 from typing import Any
 
 from holdfast.broker.core.requests import log_info
 from holdfast.controller.core.partitions import replication_control, unclean_recovery
 from holdfast.controller.core.partitions.replication_control import ReplicationControl
 from holdfast.controller.core.partitions.unclean_recovery import (
-    AnswerValidity,
     Recovery,
     UncleanRecovery,
 )
@@ -49,14 +47,6 @@ CRUMBLING = Setting(
 #: a replica outside the last known ELR has a later epoch, of which nothing was committed
 FIGURE_8 = Setting(
     band="manager", faults={"figure_eight": 1}, shape={"partitions": 1}, gap_ms=10_000, seconds=25
-)
-#: as FIGURE_8, the one with the later epoch is longer than what the others have promised, and is elected
-LONG_LOGS = Setting(
-    band="over-budget",
-    faults={"long_figure_eight": 1},
-    shape={"partitions": 1, "recovery_manager": True},
-    gap_ms=20_000,
-    seconds=40,
 )
 #: beyond the budget whole logs are gone, while one replica lags behind
 ALL_EMPTY = Setting(
@@ -144,35 +134,6 @@ def recovers_without_fenced_seats() -> Changes:
     )
 
 
-@mutant(
-    breaks="R63, N-3",
-    by="A-17 BestLogWins I-8 I-13",
-    setting=CRUMBLING,
-    masked="an unclean start flushes all that it keeps (R86) and nothing is appended without a leader: "
-    "what a former incarnation told is true still; the pair is recovered-not-durable",
-)
-def recovers_without_revalidation() -> Changes:
-    """Answers are checked when they arrive and not when the choice is made."""
-    return patch(unclean_recovery, "_valid_replies", "== image.brokers[replica].broker_epoch", "> -2")
-
-
-@replacing(
-    UncleanRecovery,
-    "take_log_info",
-    breaks="R62",
-    by="A-17 BestLogWins I-8 I-13",
-    setting=CRUMBLING,
-    masked="a broker is asked only once it is unfenced, and by then its logs are loaded (R23); the "
-    "pair is unfenced-before-caught-up",
-)
-def counts_answers_with_errors(original: Any, self: Any, image: Any, event: Any) -> Any:
-    """An answer that is none counts as an empty log."""
-    if not event.error_code:
-        return original(self, image, event)
-    verdict = original(self, image, replace(event, error_code=type(event.error_code)(0)))
-    return AnswerValidity.OK if verdict is AnswerValidity.OK else verdict
-
-
 @mutant(breaks="R69", by="A-13 I-8 I-13", setting=ALL_DOWN, killed_by="Refinement@1")
 def manager_is_off() -> Changes:
     """The recovery manager is configured, and the last known leader is trusted all the same."""
@@ -194,18 +155,6 @@ class _Anything:
 def recovery_outlives_its_partition(original: Any, self: Any) -> Any:
     """A recovery goes on, with the answers it has, though the partition has changed or had a leader."""
     return _Anything()
-
-
-@mutant(
-    breaks="R62, N-3",
-    by="A-14 I-8 Refinement",
-    setting=CRUMBLING,
-    masked="an unclean start flushes all that it keeps (R86) and nothing is appended without a leader: "
-    "what a former incarnation told is true still; the pair is recovered-not-durable",
-)
-def counts_answers_of_former_incarnations() -> Changes:
-    """An answer counts whichever incarnation of the broker gave it."""
-    return patch(UncleanRecovery, "take_log_info", "event.broker_epoch != broker.broker_epoch", "False")
 
 
 @mutant(breaks="R62, F44", by="A-14 I-8 Refinement", setting=STILL_FED, killed_by="A-14@1")
@@ -241,18 +190,6 @@ def bounds_by_seats_given_up() -> Changes:
     return begin(
         unclean_recovery, "_counted", "return (*partition.isr, *partition.elr, *partition.last_known_elr)"
     )
-
-
-@mutant(
-    breaks="R68",
-    by="G-4",
-    setting=LONG_LOGS,
-    gap="the story must let two logs part by more than a ceiling is ahead, which no seed below 75 does since "
-    "fetches are answered once a turn: unit tests of unclean_recovery.most_lost have such logs",
-)
-def believes_that_the_elected_log_is_the_same() -> Changes:
-    """All that the elected log holds is taken for the leader's, though it may have parted from it."""
-    return begin(unclean_recovery, "most_lost", "replies = dict.fromkeys(replies, replies[chosen])")
 
 
 @mutant(breaks="R68, G-4", by="G-4", setting=ALL_DOWN, killed_by="G-4@1")
