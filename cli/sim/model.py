@@ -11,7 +11,6 @@ import click
 
 from holdfast.sim.model.bands import BANDS, is_expected_loss
 from holdfast.sim.model.mutants import MUTANTS, ModelMutant
-from holdfast.sim.model.rules import Rules
 from holdfast.sim.model.seeded import walk_seed
 from holdfast.sim.model.walk import WalkResult, replay_trace, shrink
 
@@ -52,11 +51,12 @@ def command(
     chosen = parse_seeds(seeds)
     if mutants:
         sys.exit(_mutant_table(chosen, steps, output))
-    rules: Rules = MUTANTS[mutant]() if mutant else Rules()
+    if mutant:
+        click.get_current_context().with_resource(MUTANTS[mutant].applied())
     began, counts = time.process_time(), Counter[str]()
     walked, lost, reported, states = 0, 0, 0, Counter[str]()
     for seed in chosen:
-        verdict = walk_seed(seed, steps, rules, band)
+        verdict = walk_seed(seed, steps, band)
         walked += verdict.steps
         lost += bool(verdict.lost) or is_expected_loss(band, verdict.property_name)
         reported += bool(verdict.reported)
@@ -65,7 +65,7 @@ def command(
             continue
         counts[verdict.property_name] += 1
         if output == "text":
-            _tell(seed, steps, band, mutant, verdict, rules)
+            _tell(seed, steps, band, mutant, verdict)
         if mutant:
             break
     seconds = time.process_time() - began
@@ -95,28 +95,29 @@ def _summary(row: Mapping[str, object]) -> str:
     return "\n".join(lines + [f"{count:8d}  {name}" for name, count in marks.items()])
 
 
-def _tell(seed: int, steps: int, band: str, mutant: str | None, verdict: WalkResult, rules: Rules) -> None:
+def _tell(seed: int, steps: int, band: str, mutant: str | None, verdict: WalkResult) -> None:
     """One page about a broken property: how to see it again, and the shortest way to it that was found."""
     again = f"holdfast sim model --seeds {seed} --steps {steps} --band {band}"
     click.echo(f"seed {seed}: {verdict.problem}\n  {verdict.setup}\n  again: {again}", nl=False)
     click.echo(f" --mutant {mutant}" if mutant else "")
-    shortest = shrink(verdict, rules)
+    shortest = shrink(verdict)
     story: list[str] = []
-    replay_trace(verdict.setup, rules, shortest.trace, story)
+    replay_trace(verdict.setup, shortest.trace, story)
     click.echo(f"  {len(shortest.trace)} of {verdict.steps} steps are enough:")
     for line in story[-STORY_STEPS_MAX:]:
         click.echo(f"    {line}")
 
 
 def killing_seeds(
-    kind: type[ModelMutant], seeds: range, steps: int, wanted: int
+    mutant: ModelMutant, seeds: range, steps: int, wanted: int
 ) -> tuple[list[int], Counter[str]]:
     """How many seeds it took each time, `wanted` times, and by which property."""
     distances: list[int] = []
     properties = Counter[str]()
     last = seeds.start - 1
     for seed in seeds:
-        verdict = walk_seed(seed, steps, kind(), kind.band)
+        with mutant.applied():
+            verdict = walk_seed(seed, steps, mutant.band)
         if verdict.property_name is not None:
             distances.append(seed - last)
             properties[verdict.property_name] += 1
@@ -129,14 +130,14 @@ def killing_seeds(
 def _mutant_table(seeds: range, steps: int, output: str) -> int:
     """Walk every mutant until it was caught five times; 1 when one was never."""
     survivors = 0
-    for name, kind in MUTANTS.items():
-        distances, properties = killing_seeds(kind, seeds, steps, 5)
-        survivors += not distances and not kind.is_rare
+    for name, mutant in MUTANTS.items():
+        distances, properties = killing_seeds(mutant, seeds, steps, 5)
+        survivors += not distances and bool(mutant.killed_by)
         median = statistics.median(distances) if distances else None
-        row = {"mutant": name, "row": kind.row, "median_seeds": median, "properties": dict(properties)}
+        row = {"mutant": name, "median_seeds": median, "properties": dict(properties)}
         if output == "json":
             click.echo(json.dumps(row))
         else:
-            found = ", ".join(properties) or ("only in its story" if kind.is_rare else "NOT CAUGHT")
-            click.echo(f"{name:36s} {kind.row or '':>3} {median or '-':>6} {found}")
+            found = ", ".join(properties) or ("NOT CAUGHT" if mutant.killed_by else "only in its story")
+            click.echo(f"{name:36s} {median or '-':>6} {found}")
     return 1 if survivors else 0

@@ -1,4 +1,4 @@
-"""The rules of the protocol, one method each, over plain numbers and sets: what mutants replace.
+"""The rules of the protocol, one method each, over plain numbers and sets: what mutants change.
 
 Owns no state. A method answers one question; actions ask it and do the rest. Codes of
 docs/rules.md stand where they are kept. Sets are bitmasks.
@@ -65,7 +65,7 @@ def end_of_epoch(log: list[int], epoch: int) -> int:
 
 
 class Rules:
-    """The protocol as it should be. A mutant overrides one method."""
+    """The protocol as it should be. A mutant changes the text of one method."""
 
     name = "protocol"
 

@@ -3,10 +3,9 @@
 from random import Random
 
 from holdfast.sim.model.bands import BANDS
-from holdfast.sim.model.rules import Rules
 from holdfast.sim.model.walk import WalkResult, walk
 
 
-def walk_seed(seed: int, steps: int, rules: Rules, band: str = "mixed") -> WalkResult:
+def walk_seed(seed: int, steps: int, band: str = "mixed") -> WalkResult:
     """The walk of this seed in a band; the same for ever, on every machine."""
-    return walk(Random(f"model:{seed}").getrandbits, steps, rules, BANDS[band])
+    return walk(Random(f"model:{seed}").getrandbits, steps, BANDS[band])

@@ -140,9 +140,9 @@ def _slots(weights: Sequence[float], chosen: Sequence[int]) -> tuple[int, ...]:
     return tuple((table or list(chosen))[place % len(table or chosen)] for place in range(SLOTS))
 
 
-def new_world(setup: Setup, rules: Rules, checker: Checker) -> ModelWorld:
+def new_world(setup: Setup, checker: Checker) -> ModelWorld:
     """A cluster that has just come up: all brokers registered, unfenced and caught up, all logs empty."""
-    w = ModelWorld(setup, rules, checker)
+    w = ModelWorld(setup, Rules(), checker)
     for broker in w.brokers:
         w.epochs[broker.id] = broker.epoch = len(w.metadata)
         w.incarnations[broker.id] = broker.starts = 1
@@ -160,11 +160,11 @@ def new_world(setup: Setup, rules: Rules, checker: Checker) -> ModelWorld:
     return w
 
 
-def walk(draw: Draw, steps: int, rules: Rules, band: Callable[[Setup], Setup] | None = None) -> WalkResult:
+def walk(draw: Draw, steps: int, band: Callable[[Setup], Setup] | None = None) -> WalkResult:
     """Walk `steps` steps that do something, then heal and look at everything."""
     plan = draw_plan(draw, band)
     checker = Checker()
-    w = new_world(plan.setup, rules, checker)
+    w = new_world(plan.setup, checker)
     trace: list[int] = []
     try:
         _wander(w, plan, draw, steps, trace)
@@ -278,12 +278,10 @@ def _demand_reports(w: ModelWorld) -> None:
 # --- replay and shrink -----------------------------------------------------------------------------------
 
 
-def replay_trace(
-    setup: Setup, rules: Rules, trace: Sequence[int], story: list[str] | None = None
-) -> WalkResult:
+def replay_trace(setup: Setup, trace: Sequence[int], story: list[str] | None = None) -> WalkResult:
     """Take the same steps again; those that can do nothing here are passed over. Lines go to `story`."""
     checker = Checker()
-    w = new_world(setup, rules, checker)
+    w = new_world(setup, checker)
     done: list[int] = []
     mask = (1 << ACTION_BITS) - 1
     try:
@@ -309,9 +307,9 @@ def replay_trace(
     return _verdict(w, "replay", done, None)
 
 
-def shrink(verdict: WalkResult, rules: Rules, replays_max: int = 300) -> WalkResult:
+def shrink(verdict: WalkResult, replays_max: int = 300) -> WalkResult:
     """A shorter trace that breaks the same property: chunks are left out, big ones first."""
-    best = replay_trace(verdict.setup, rules, verdict.trace)
+    best = replay_trace(verdict.setup, verdict.trace)
     if best.property_name != verdict.property_name:
         return verdict
     replays = 1
@@ -321,7 +319,7 @@ def shrink(verdict: WalkResult, rules: Rules, replays_max: int = 300) -> WalkRes
         shorter = False
         while at > 0 and replays < replays_max:
             trace = best.trace[: max(0, at - chunk)] + best.trace[at:]
-            attempt = replay_trace(verdict.setup, rules, trace)
+            attempt = replay_trace(verdict.setup, trace)
             replays += 1
             if attempt.property_name == verdict.property_name and len(attempt.trace) < len(best.trace):
                 best, shorter = attempt, True

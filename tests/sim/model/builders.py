@@ -2,7 +2,6 @@
 
 from holdfast.sim.model import controller, fetching, lifecycle, proposals, replica
 from holdfast.sim.model.checker import Checker
-from holdfast.sim.model.rules import Rules
 from holdfast.sim.model.state import OFF, RUNNING, STARTING, STOPPING, ModelReplica, Setup, ids
 from holdfast.sim.model.walk import lacks_acknowledged, new_world
 
@@ -13,8 +12,8 @@ ORDINARY = 1 << 8
 class DirectedWalk:
     """One cluster with one partition; all properties are checked after each step."""
 
-    def __init__(self, setup: Setup, rules: Rules | None = None, left_out: str = "") -> None:
-        self.world = new_world(setup, rules or Rules(), Checker(frozenset((left_out,))))
+    def __init__(self, setup: Setup, left_out: str = "") -> None:
+        self.world = new_world(setup, Checker(frozenset((left_out,))))
         self.part = self.world.partitions[0]
 
     def sets(self) -> tuple[list[int], list[int], list[int]]:

@@ -5,14 +5,9 @@ from dataclasses import replace
 import pytest
 
 from holdfast.sim.model import lifecycle, proposals
+from holdfast.sim.model.mutants import MUTANTS
 from holdfast.sim.model.properties import ModelViolation
 from holdfast.sim.model.state import NONE, STOPPING, Setup
-from holdfast.sim.model.wrong_brokers import GateByMaximalIsr, NoGate
-from holdfast.sim.model.wrong_controllers import (
-    GrantsLateCopies,
-    RecoversFromOutsiders,
-    RedirectsDropLastKnown,
-)
 from tests.sim.model.builders import DirectedWalk
 
 #: three brokers, three replicas, min ISR 2
@@ -133,10 +128,9 @@ def test_maximal_isr_does_not_open_the_gate() -> None:
         assert leader.high_watermark == walk.end(0)
 
     wait_for_the_controller(DirectedWalk(THREE))
-    with pytest.raises(ModelViolation, match=r"A-2"):
-        wait_for_the_controller(DirectedWalk(THREE, GateByMaximalIsr()))
-    with pytest.raises(ModelViolation, match=r"A-2"):
-        wait_for_the_controller(DirectedWalk(THREE, NoGate()))
+    for name in ("gate-by-maximal-isr", "no-gate"):
+        with MUTANTS[name].applied(), pytest.raises(ModelViolation, match=r"A-2"):
+            wait_for_the_controller(DirectedWalk(THREE))
 
 
 def last_replica_standing(elr: bool) -> DirectedWalk:
@@ -266,14 +260,15 @@ def test_a_redirected_move_keeps_every_member_of_last_known_elr() -> None:
     walk.recover()
     assert walk.part.leader == 2
     assert not walk.has_lost()
-    walk = DirectedWalk(two, RedirectsDropLastKnown())
-    leaderless_on_the_move(walk)
-    with pytest.raises(ModelViolation, match="A-17"):
+    with MUTANTS["redirects-drop-last-known"].applied():
+        walk = DirectedWalk(two)
+        leaderless_on_the_move(walk)
+        with pytest.raises(ModelViolation, match="A-17"):
+            drop_the_complete_one(walk)
+        walk = DirectedWalk(two, "A-17 ReassignmentKeepsData")
+        leaderless_on_the_move(walk)
         drop_the_complete_one(walk)
-    walk = DirectedWalk(two, RedirectsDropLastKnown(), "A-17 ReassignmentKeepsData")
-    leaderless_on_the_move(walk)
-    drop_the_complete_one(walk)
-    assert walk.has_lost()
+        assert walk.has_lost()
 
 
 def test_a_copy_of_a_refused_proposal_comes_too_late() -> None:
@@ -296,8 +291,8 @@ def test_a_copy_of_a_refused_proposal_comes_too_late() -> None:
     walk = DirectedWalk(THREE)
     refused_once(walk)
     assert walk.sets() == ([0, 1], [], [])
-    with pytest.raises(ModelViolation, match="I-7"):
-        refused_once(DirectedWalk(THREE, GrantsLateCopies()))
+    with MUTANTS["grants-late-copies"].applied(), pytest.raises(ModelViolation, match="I-7"):
+        refused_once(DirectedWalk(THREE))
 
 
 def test_a_later_epoch_outside_last_known_elr_proves_nothing() -> None:
@@ -336,6 +331,6 @@ def test_a_later_epoch_outside_last_known_elr_proves_nothing() -> None:
     recover_after_three_leaders(walk)
     assert walk.part.leader in (0, 2)
     for left_out, broken in (("", "A-14"), ("A-14 BalancedRecovery", "I-9")):
-        wrong = DirectedWalk(replace(THREE, budget_excess=None), RecoversFromOutsiders(), left_out)
-        with pytest.raises(ModelViolation, match=broken):
+        wrong = DirectedWalk(replace(THREE, budget_excess=None), left_out)
+        with MUTANTS["recovers-from-outsiders"].applied(), pytest.raises(ModelViolation, match=broken):
             recover_after_three_leaders(wrong)

@@ -7,17 +7,15 @@ import pytest
 
 from holdfast.sim.model.bands import is_expected_loss
 from holdfast.sim.model.mutants import MUTANTS
-from holdfast.sim.model.rules import Rules
 from holdfast.sim.model.seeded import walk_seed
 from holdfast.sim.model.state import Setup
 from holdfast.sim.model.walk import WalkResult, draw_plan, replay_trace, shrink
-from holdfast.sim.model.wrong_brokers import NoGate
 
 STEPS = 2000
 
 
 def walks(first: int, count: int, band: str = "mixed", steps: int = STEPS) -> list[WalkResult]:
-    return [walk_seed(seed, steps, Rules(), band) for seed in range(first, first + count)]
+    return [walk_seed(seed, steps, band) for seed in range(first, first + count)]
 
 
 def broken(verdicts: list[WalkResult]) -> list[str]:
@@ -32,25 +30,27 @@ def test_no_property_breaks(band: str) -> None:
 
 
 def test_equal_seeds_make_equal_walks() -> None:
-    one, other = walk_seed(7, 500, Rules()), walk_seed(7, 500, Rules())
+    one, other = walk_seed(7, 500), walk_seed(7, 500)
     assert (one.trace, one.marks, one.setup) == (other.trace, other.marks, other.setup)
-    assert walk_seed(8, 500, Rules()).trace != one.trace
+    assert walk_seed(8, 500).trace != one.trace
 
 
 def test_a_trace_replays_to_the_same_end() -> None:
-    verdict = walk_seed(0, STEPS, NoGate())
-    again = replay_trace(verdict.setup, NoGate(), verdict.trace)
+    with MUTANTS["no-gate"].applied():
+        verdict = walk_seed(0, STEPS)
+        again = replay_trace(verdict.setup, verdict.trace)
     assert again.problem == verdict.problem
     assert again.trace == verdict.trace
 
 
 def test_a_shrunk_trace_breaks_the_same_property_and_tells_its_story() -> None:
-    verdict = walk_seed(2, STEPS, MUTANTS["elr-not-cleared"]())
-    shortest = shrink(verdict, MUTANTS["elr-not-cleared"]())
+    story: list[str] = []
+    with MUTANTS["elr-not-cleared"].applied():
+        verdict = walk_seed(4, STEPS)
+        shortest = shrink(verdict)
+        replay_trace(verdict.setup, shortest.trace, story)
     assert shortest.property_name == verdict.property_name
     assert len(shortest.trace) < len(verdict.trace) / 10
-    story: list[str] = []
-    replay_trace(verdict.setup, MUTANTS["elr-not-cleared"](), shortest.trace, story)
     assert len(story) == len(shortest.trace)
     assert "isr" in story[-1]
 
@@ -67,91 +67,14 @@ def test_the_budget_of_a_set_up_names_its_band() -> None:
     assert names == ["lossless", "in budget", "edge", "over budget"]
 
 
-#: the first seed at which each mutant is caught, and by what: kept, because a walker that misses one of them
-#: has become blunt
-KILLING_SEEDS: dict[str, tuple[int, str]] = {
-    "accepts-fenced-members": (1, "A-4 AcceptedProposal"),
-    "accepts-old-leader-epoch": (0, "A-4 AcceptedProposal"),
-    "accepts-old-partition-epoch": (0, "A-4 AcceptedProposal"),
-    "accepts-stale-broker-epochs": (61, "A-4 AcceptedProposal"),
-    "acknowledges-below-min-isr": (0, "A-2 HighWatermarkQuorum"),
-    "cancels-below-min-isr": (146, "A-17 ReassignmentKeepsData"),
-    "completes-below-min-isr": (4, "A-17 ReassignmentKeepsData"),
-    "completes-without-adding": (0, "A-17 ReassignmentKeepsData"),
-    "counts-unflushed": (20, "A-2 HighWatermarkQuorum"),
-    "elects-any-unfenced": (0, "A-3 IsrGrowth"),
-    "elects-elr-before-isr": (7, "A-13 ElectionOrder"),
-    "elects-fenced-elr": (0, "A-11 EpochsGrow"),
-    "elects-fenced-last-known-leader": (0, "A-13 ElectionOrder"),
-    "elr-above-min-isr": (0, "A-9 ElrUpdate"),
-    "elr-forgets": (0, "A-9 ElrUpdate"),
-    "elr-not-cleared": (0, "A-9 ElrUpdate"),
-    "every-start-is-clean": (0, "A-8 UncleanExclusion"),
-    "file-before-flush": (3, "A-19 CleanStopOrder"),
-    "flush-covers-completion": (0, "A-21 FlushCovers"),
-    "gate-by-maximal-isr": (0, "A-2 HighWatermarkQuorum"),
-    "goes-on-after-failed-flush": (1, "A-20 FailStop"),
-    "high-watermark-off-by-one": (0, "A-2 HighWatermarkQuorum"),
-    "ignores-pending-expansion": (0, "I-7 ReplicationQuorumSuperset"),
-    "joins-below-epoch-start": (0, "A-5 CaughtUpJoins"),
-    "joins-below-high-watermark": (0, "A-5 CaughtUpJoins"),
-    "joins-in-old-incarnation": (22, "I-8 LeaderCandidateCompleteness"),
-    "keeps-file": (3, "I-17 CleanFileDiscipline"),
-    "keeps-high-watermark-when-cut": (0, "I-1 TypeOK"),
-    "last-known-elr-cleared-by-election": (0, "A-12 LastKnownElrGains"),
-    "last-known-elr-forgets-unclean": (0, "I-14 MinIsrRecoveryQuorum"),
-    "leader-epoch-not-bumped": (0, "A-11 EpochsGrow"),
-    "longest-log-before-epoch": (13, "A-14 BalancedRecovery"),
-    "majority-high-watermark": (0, "A-2 HighWatermarkQuorum"),
-    "matches-answers-by-offset": (121, "A-1 CommittedOnlyGrows"),
-    "min-isr-by-config": (3, "A-11 EpochsGrow"),
-    "never-truncates": (0, "L-6 AllCatchUp"),
-    "new-leader-commits-all": (0, "A-2 HighWatermarkQuorum"),
-    "no-divergence-check": (0, "I-8 LeaderCandidateCompleteness"),
-    "no-gate": (0, "A-2 HighWatermarkQuorum"),
-    "recovers-at-random": (0, "A-14 BalancedRecovery"),
-    "recovers-from-outsiders": (220, "A-14 BalancedRecovery"),
-    "recovers-on-first-reply": (0, "A-14 BalancedRecovery"),
-    "recovers-without-revalidation": (1, "A-14 BalancedRecovery"),
-    "redirects-drop-candidates": (191, "A-17 ReassignmentKeepsData"),
-    "redirects-drop-last-known": (191, "A-17 ReassignmentKeepsData"),
-    "registers-over-live-epoch": (0, "A-7 RegistrationGranted"),
-    "roles-before-registration": (3, "I-18 EpochsInLog"),
-    "serves-former-epochs": (16, "A-15 FollowerAppends"),
-    "shows-lagging-high-watermark": (4, "A-6 AppliedHighWatermark"),
-    "shrinks-before-confirmed": (0, "I-7 ReplicationQuorumSuperset"),
-    "takes-old-registrations": (2, "I-7 ReplicationQuorumSuperset"),
-    "takes-stale-answers": (0, "A-15 FollowerAppends"),
-    "takes-stale-log-info": (605, "A-14 BalancedRecovery"),
-    "truncates-to-high-watermark": (0, "A-16 TruncationPoint"),
-    "truncates-to-leaders-end": (49, "A-16 TruncationPoint"),
-    "truncates-to-own-end": (0, "L-6 AllCatchUp"),
-    "unclean-stays-in-elr": (0, "A-8 UncleanExclusion"),
-}
-
-
-def test_every_mutant_has_a_killing_seed_or_a_story() -> None:
-    in_stories = [name for name, kind in MUTANTS.items() if kind.is_rare]
-    assert sorted([*KILLING_SEEDS, *in_stories]) == sorted(MUTANTS)
-
-
-@pytest.mark.parametrize("name", sorted(KILLING_SEEDS))
-def test_mutant_is_caught_at_its_seed(name: str) -> None:
-    seed, property_name = KILLING_SEEDS[name]
-    kind = MUTANTS[name]
-    assert walk_seed(seed, STEPS, kind(), kind.band).property_name == property_name
-    assert walk_seed(seed, STEPS, Rules(), kind.band).property_name is None
-
-
-@pytest.mark.slow
-def test_every_row_of_the_plan_is_caught_within_thirty_seeds() -> None:
-    """Those of the list that was planned first (`row`), as far as they concern the protocol."""
-    late = [
-        name
-        for name, kind in MUTANTS.items()
-        if kind.row and not any(walk_seed(seed, STEPS, kind(), kind.band).is_broken for seed in range(30))
-    ]
-    assert late == []
+@pytest.mark.parametrize("name", sorted(name for name, one in MUTANTS.items() if one.killed_by))
+def test_a_mutant_is_caught_at_its_seed(name: str) -> None:
+    """A walker that misses one of them has become blunt. Those without a seed have a directed walk."""
+    mutant = MUTANTS[name]
+    property_name, _, seed = mutant.killed_by.partition("@")
+    with mutant.applied():
+        assert walk_seed(int(seed), STEPS, mutant.band).property_name == property_name
+    assert walk_seed(int(seed), STEPS, mutant.band).property_name is None
 
 
 @pytest.mark.slow
