@@ -8,14 +8,11 @@ from holdfast.broker.core.replicas import replica_manager
 from holdfast.broker.core.replicas.partition import Partition
 from holdfast.broker.core.replicas.replica_manager import ReplicaManager
 from holdfast.broker.core.requests import produce_path
-from holdfast.broker.core.requests.produce_path import ProducePath
 from holdfast.sim.mutants.mutant import Changes, Setting, mutant
 from holdfast.sim.mutants.source_patch import begin, patch
 
 #: followers are cut off and come back while there is load
 CUT_OFF = Setting(faults={"cut_followers": 3, "isolate_broker": 3, "kill_broker": 3, "kill_leader": 1})
-#: p3 sends with acks=1, and every write is flushed
-EVERY_WRITE = Setting(faults={"kill_leader": 2, "hang_disk": 1}, shape={"every_write": True})
 #: p4 waits for no answer, and leaders change
 UNANSWERED = Setting(faults={"kill_leader": 4, "move_partition": 3}, shape={"producers": 5})
 #: how often a topic is flushed changes, to every write and back
@@ -28,12 +25,6 @@ def refuses_leader_acks_below_min_isr() -> Changes:
     return patch(
         Partition, "check_produce", "required_acks == -1 and self", "required_acks in (-1, 1) and self"
     )
-
-
-@mutant(breaks="D6", by="D6", setting=EVERY_WRITE, killed_by="D6@1")
-def flushes_acknowledge_nothing() -> Changes:
-    """Who sends with acks=1 where every write is flushed waits until its time is over."""
-    return begin(ProducePath, "flushed", "return []")
 
 
 @mutant(breaks="D6, G-3", by="D6", setting=REFLUSHED, killed_by="D6@1")

@@ -9,8 +9,7 @@ from holdfast.broker.core.requests import produce_path
 from holdfast.broker.core.requests.fetch_fill import FetchFill
 from holdfast.broker.core.requests.fetch_path import FetchPath
 from holdfast.broker.server import BrokerServer
-from holdfast.controller.core.brokers.cluster_control import ClusterControl
-from holdfast.controller.server import ControllerServer
+from holdfast.metadata import describe
 from holdfast.sim.mutants.mutant import Changes, Setting, mutant, replacing
 from holdfast.sim.mutants.source_patch import begin, patch
 
@@ -18,24 +17,8 @@ from holdfast.sim.mutants.source_patch import begin, patch
 ELECTIONS = Setting(
     faults={"kill_leader": 4, "kill_broker": 3, "kill_busy_leader": 3, "isolate_leader": 3, "pause_leader": 2}
 )
-#: the active controller goes soon after a broker has gone
-FAILOVERS = Setting(
-    faults={"kill_broker": 4, "kill_leader": 3, "power_broker": 2, "kill_active": 6, "isolate_active": 2},
-    seconds=25,
-)
 #: readers that seek, with fetches of all sizes
 WANDERING = Setting(faults={"kill_leader": 1}, shape={"wanderers": 3}, gap_ms=3_000)
-#: controllers come back while each of them is asked alone
-ASKED_ALONE = Setting(
-    faults={
-        "kill_controller": 4,
-        "kill_active": 3,
-        "power_controller": 2,
-        "stop_controller": 2,
-        "kill_site": 1,
-    },
-    shape={"asks_alone": True},
-)
 
 
 #: brokers come back while each of them is asked alone
@@ -43,12 +26,8 @@ BROKERS_ASKED = Setting(
     faults={"kill_broker": 3, "restart_broker": 3, "kill_site": 1, "kill_leader": 1},
     shape={"asks_alone": True},
 )
-
-
-@mutant(breaks="R113", by="R113", setting=ASKED_ALONE, killed_by="R113@1")
-def answers_before_it_knows() -> Changes:
-    """A controller that has just begun answers questions from an image that is empty, or half read."""
-    return begin(ControllerServer, "_question", "return self._receive(exchange)")
+#: each controller is asked, while ISRs and ELRs change
+ASKED = Setting(faults={"kill_broker": 4, "isolate_broker": 3, "crumble": 2}, shape={"asks_alone": True})
 
 
 @mutant(breaks="R113", by="R113", setting=BROKERS_ASKED, killed_by="R113@1")
@@ -98,13 +77,13 @@ def tells_log_end_as_end_of_epochs() -> Changes:
     )
 
 
-@mutant(breaks="R26, R20", by="OwnBug L-1", setting=FAILOVERS, killed_by="OwnBug@2")
-def new_controllers_check_no_sessions() -> Changes:
-    """A controller that becomes active gives sessions to those only of whom it hears."""
-    return begin(ClusterControl, "start", "self._sessions.clear()\nself._next_check_ms = None\nreturn")
-
-
 @mutant(breaks="R55", by="R55", setting=WANDERING, killed_by="R55@1")
 def large_batches_are_never_read() -> Changes:
     """A consumer whose fetches are smaller than the next batch gets nothing, for ever."""
     return begin(FetchFill, "_read", "is_first = is_first and row.log_end_offset >= 0")
+
+
+@mutant(breaks="F50, R114", by="R113", setting=ASKED, killed_by="R113@1")
+def describes_seats_as_eligible() -> Changes:
+    """Operators are told of an empty ELR."""
+    return patch(describe, "_described_topic", "partition.elr if elr_enabled", "() if elr_enabled")

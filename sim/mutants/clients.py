@@ -5,7 +5,6 @@ Owns wrong functions only; each docstring says which rule is gone.
 
 from typing import Any
 
-from holdfast.client.consumer import Consumer
 from holdfast.client.core import record_accumulator, sender
 from holdfast.client.core.batch import Batch
 from holdfast.client.core.fetcher import Fetcher
@@ -14,7 +13,6 @@ from holdfast.client.core.partition_fetch import PartitionFetch
 from holdfast.client.core.partition_queue import PartitionQueue
 from holdfast.client.core.sender import Sender
 from holdfast.client.delivery import Delivery
-from holdfast.client.producer import Producer
 from holdfast.sim.mutants.mutant import Changes, Setting, mutant, replacing
 from holdfast.sim.mutants.source_patch import begin, patch
 from holdfast.sim.mutants.storage import RETRIES
@@ -31,12 +29,6 @@ SILENCE = Setting(
     },
     gap_ms=400,
 )
-
-
-@mutant(breaks="A-18", by="L-5 unexpected doubled", setting=SILENCE, killed_by="L-5@2")
-def takes_unknown_for_failed() -> Changes:
-    """An attempt whose effect is unknown counts as refused before the append."""
-    return patch(PartitionQueue, "returned", "if refused", "if True")
 
 
 @mutant(breaks="A-18", by="unexpected", setting=SILENCE, killed_by="unexpected@3")
@@ -124,24 +116,6 @@ def late_fetches_count() -> Changes:
     )
 
 
-@mutant(breaks="rules 9, 10", by="astray", setting=SEEKING, killed_by="astray@2")
-def late_lookups_count() -> Changes:
-    """So does an offset that was looked up."""
-    return patch(Fetcher, "found", " and part.request_id == request_id", "")
-
-
-@mutant(breaks="rules 9, 10", by="astray", setting=SEEKING, killed_by="astray@2")
-def seeks_keep_what_is_decoded() -> Changes:
-    """Records that were decoded before a seek are given out behind it."""
-    return begin(Consumer, "_forget_decoded", "return")
-
-
-@mutant(breaks="rule 9", by="astray", setting=SEEKING, killed_by="astray@1")
-def ends_are_beginnings() -> Changes:
-    """Who asks for the end begins anew."""
-    return patch(Fetcher, "_reset", " if policy is ResetPolicy.EARLIEST else LATEST_TIMESTAMP", "")
-
-
 @mutant(breaks="L-5", by="late L-5", setting=SILENCE, killed_by="late@3")
 def gives_up_late() -> Changes:
     """A batch that no broker takes is given up three seconds after its delivery time is over."""
@@ -202,14 +176,7 @@ def reads_on_in_any_past() -> Changes:
     return begin(PartitionFetch, "fetch_epoch", "return -1")
 
 
-@mutant(breaks="R55, D9", by="troubled", setting=SILENCE, killed_by="troubled@1")
+@mutant(breaks="R55, D9", by="troubled", setting=SILENCE, killed_by="troubled@2")
 def tells_of_every_trouble() -> Changes:
     """A consumer tells its application of errors that another question would mend."""
     return patch(Fetcher, "_refused", "not code.is_retriable", "True")
-
-
-@replacing(Producer, "_answered", breaks="D9", by="OwnBug", killed_by="OwnBug@1")
-def fails_behind_each_answer(original: Any, self: Any, effect: Any, answer: Any) -> None:
-    """A callback of the producer raises; what it was there for is done."""
-    original(self, effect, answer)
-    raise RuntimeError("what no task awaits has failed")

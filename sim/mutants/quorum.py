@@ -3,9 +3,6 @@
 Owns wrong functions only; each docstring says which rule is gone.
 """
 
-from typing import Any
-
-from holdfast.protocol.messages.fetch import FetchResponse
 from holdfast.raft.core import election, following, leadership, quorum
 from holdfast.raft.core.leadership import Leader
 from holdfast.raft.core.log_shape import LogShape
@@ -14,7 +11,7 @@ from holdfast.raft.core.node import RaftNode
 from holdfast.raft.core.quorum import Votes
 from holdfast.raft.log_writer import LogWriter
 from holdfast.raft.state_file import StateFile
-from holdfast.sim.mutants.mutant import Changes, Patch, Setting, mutant, replacing
+from holdfast.sim.mutants.mutant import Changes, Setting, mutant
 from holdfast.sim.mutants.source_patch import begin, patch
 
 #: controllers lose power and connections, the active one most of all
@@ -81,8 +78,11 @@ LATE_VOTERS = Setting(
     gap_ms=300,
     seconds=25,
 )
-#: what a leader of the quorum has told a voter comes when the voter follows the next one
-CUT_LATE = Setting(faults={"late_voters": 6}, gap_ms=4_000)
+#: connections between voters end, and controllers with them
+VOTERS_FALL = Setting(
+    faults={"kill_active": 3, "isolate_active": 3, "pause_active": 2, "reset": 5, "split": 2, "cut_pair": 2},
+    gap_ms=400,
+)
 
 
 # --- votes -------------------------------------------------------------------------------------------------
@@ -154,7 +154,7 @@ def wins_without_majority() -> Changes:
     return patch(Votes, "is_won", "self._needed", "1")
 
 
-@mutant(breaks="K3, N-1", by="Q-3 Q-2 Q-4", setting=QUORUM, killed_by="L-8@3")
+@mutant(breaks="K3, N-1", by="Q-3 Q-2 Q-4", setting=QUORUM, killed_by="OwnBug@10")
 def leads_again_after_restart() -> Changes:
     """A leader that restarts goes on leading its epoch."""
     return patch(
@@ -255,29 +255,6 @@ def quorum_never_cuts() -> Changes:
     return begin(following, "_truncate", "return")
 
 
-def _any_request(original: Any, self: Any, request_id: int, response: Any) -> Any:
-    if isinstance(response, FetchResponse):
-        return following.fetch_answered(self._member, response)
-    return original(self, request_id, response)
-
-
-@replacing(
-    following,
-    "fetch_answered",
-    breaks="A-15, N-4",
-    by="OwnBug K14 Q-2 Q-3",
-    setting=CUT_LATE,
-    more=(Patch(RaftNode, "_answered", _any_request),),
-    killed_by="OwnBug@1",
-)
-def takes_any_answer(original: Any, member: Any, response: Any) -> Any:
-    """An answer counts as if the leader had given it in the present epoch, to whichever fetch it is one."""
-    row = response.partitions[0] if response.partitions else None
-    if row is None or row.error_code or getattr(member.role, "leader_id", None) is None:
-        return original(member, response)
-    return following._take(member, row)
-
-
 @mutant(breaks="Q-6, K12", by="Q-7 Q-3 I-13", setting=PARTED, killed_by="Q-7@1")
 def followers_commit_all() -> Changes:
     """A follower takes all of its log for committed."""
@@ -285,4 +262,12 @@ def followers_commit_all() -> Changes:
         Member,
         "raise_high_watermark",
         "to_offset = to_offset if isinstance(self.role, Leader) else self.shape.log_end_offset",
+    )
+
+
+@mutant(breaks="D9, K4", by="K4", setting=VOTERS_FALL, killed_by="K4@1")
+def any_failure_is_evidence() -> Changes:
+    """A connection that ends counts as a process that has ended."""
+    return patch(
+        following, "fetch_failed", "failure is CallFailure.REFUSED", "failure is not CallFailure.TIMED_OUT"
     )

@@ -53,18 +53,6 @@ FLUSHED = Setting(
 )
 #: a broker returns, is unfenced, and does not reach the leader that knows its last life
 BRIDGED = Setting(faults={"bridge": 6, "kill_broker": 4, "power_broker": 4}, seconds=30, gap_ms=350)
-#: without ELR the last replica standing leads: logs are cut below the high watermark
-LOSING = Setting(
-    band="no-elr",
-    faults={
-        "power_leader": 5,
-        "power_broker": 5,
-        "kill_leader": 3,
-        "kill_all_brokers": 2,
-        "isolate_leader": 2,
-    },
-    gap_ms=400,
-)
 
 
 #: some connections are late, so that what was said later is heard first
@@ -81,12 +69,6 @@ OVERTAKEN = Setting(
     gap_ms=350,
     seconds=25,
 )
-#: what leaders are granted comes before what they are told of it
-LATE_METADATA = Setting(faults={"late_metadata": 6}, gap_ms=3_000)
-#: followers that send heartbeats and do not reach their leader
-CUT_OFF_FOLLOWERS = Setting(faults={"cut_followers": 6, "cut_pair": 4, "starve_follower": 2}, gap_ms=1_500)
-#: who asks to join is fenced by then
-REFUSED = Setting(faults={"refuse_join": 1}, gap_ms=5_000, seconds=20)
 #: one pair of brokers is cut, and one of them returns meanwhile
 PAIRS = Setting(faults={"cut_pair": 8, "restart_broker": 2, "kill_broker": 2}, gap_ms=400, seconds=25)
 #: members of the ISR lead one after the other, and what they wrote goes with them
@@ -120,43 +102,6 @@ def no_gate() -> Changes:
     return patch(Partition, "advance_high_watermark", "len(registration.isr) < registration.min_isr", "False")
 
 
-@mutant(breaks="F3", by="I-7 I-8 A-2", setting=LAGGING, killed_by="A-2@3")
-def ignores_pending_expansion() -> Changes:
-    """The high watermark counts the committed ISR, not the members asked for."""
-    return (
-        patch(
-            Partition,
-            "advance_high_watermark",
-            "maximal_isr = leadership.maximal_isr",
-            "maximal_isr = registration.isr",
-        ),
-        patch(
-            Partition,
-            "advance_high_watermark",
-            "followers = leadership.progress.values()",
-            "followers = [leadership.progress[r] for r in registration.isr if r in leadership.progress]",
-        ),
-    )
-
-
-@mutant(breaks="R68", by="G-4", killed_by="G-4@1")
-def passes_its_ceiling() -> Changes:
-    """The high watermark moves before its ceiling is stored."""
-    return patch(Partition, "advance_high_watermark", "end > self.ceiling.limit", "False")
-
-
-@mutant(breaks="R68", by="G-4", killed_by="G-4@1")
-def counts_promises_at_once() -> Changes:
-    """A ceiling counts when it is asked for, not when it is durable."""
-    return patch(Ceiling, "promise", "min(self.limit, self._promised)", "self._promised")
-
-
-@mutant(breaks="R68", by="G-4", killed_by="G-4@1")
-def shows_logs_above_their_ceilings() -> Changes:
-    """A follower shows its leader what it has before its ceiling is stored."""
-    return patch(Fetchers, "_promise_first", "row.partition.is_above_ceiling", "False")
-
-
 @mutant(breaks="R68", by="G-4", setting=TAILS_GONE, killed_by="G-4@1")
 def finds_ceilings_too_high_out_of_sync() -> Changes:
     """Who has lost its tail looks for promises that are too high for what is left, and lowers them."""
@@ -181,53 +126,11 @@ def shrinks_before_confirmed(original: Any, self: Partition, now_ms: int) -> Any
     return proposal
 
 
-@mutant(breaks="F1", by="I-8 A-2", killed_by="A-2@1")
-def high_watermark_off_by_one() -> Changes:
-    """The high watermark is taken for inclusive."""
-    return patch(
-        Partition,
-        "advance_high_watermark",
-        "self.high_watermark = end",
-        "self.high_watermark = min(end + 1, self.log.log_end_offset)",
-    )
-
-
-@mutant(breaks="F3", by="I-8 A-2 I-7", killed_by="A-2@1")
-def majority_high_watermark() -> Changes:
-    """The MinISR-th largest position is taken for committed."""
-    return (
-        patch(
-            Partition,
-            "advance_high_watermark",
-            "end = position",
-            "end = sorted([position, *(one.position for r, one in leadership.progress.items() if r "
-            "in leadership.maximal_isr)])[-registration.min_isr]",
-        ),
-        patch(
-            Partition,
-            "advance_high_watermark",
-            "for progress in followers:\n            if",
-            "for progress in ():\n            if",
-        ),
-    )
-
-
 @mutant(breaks="F3", by="I-8 A-2 I-7", killed_by="A-2@1")
 def counts_nobody_else() -> Changes:
     """The leader counts no replica but itself."""
     return patch(
         Partition, "advance_high_watermark", "followers = leadership.progress.values()", "followers = ()"
-    )
-
-
-@mutant(breaks="A-6, F6", by="I-8 A-2 A-6", setting=DIVERGING, killed_by="I-8@1")
-def new_leader_commits_all() -> Changes:
-    """A new leader takes its log end for the high watermark (the primer)."""
-    return patch(
-        Partition,
-        "epoch_started",
-        "leadership.start_offset = start_offset",
-        "leadership.start_offset = self.high_watermark = start_offset",
     )
 
 
@@ -237,12 +140,6 @@ def shows_lagging_high_watermark() -> Changes:
     return patch(
         Partition, "visible_high_watermark", "self.high_watermark < leadership.start_offset", "False"
     )
-
-
-@mutant(breaks="D6, G-3", by="G-3 I-8 A-2 I-11", setting=FLUSHED, killed_by="D6@2")
-def leader_counts_unflushed() -> Changes:
-    """With every write flushed, the leader counts its log end instead of its flushed end."""
-    return patch(Partition, "position", "if self.counts_flushed else", "if False else")
 
 
 @mutant(breaks="D6, G-3", by="G-3 I-8 A-2 I-11", setting=FLUSHED, killed_by="A-2@1")
@@ -280,38 +177,6 @@ def joins_below_high_watermark() -> Changes:
     )
 
 
-@mutant(breaks="R50, KAFKA-15221", by="A-5 I-8", setting=PAIRS, killed_by="Refinement@1")
-def joins_in_old_incarnation() -> Changes:
-    """What a former incarnation fetched counts for the present one, and is named with its epoch."""
-    return (
-        patch(Partition, "_is_eligible", "epoch == progress.broker_epoch", "progress.broker_epoch >= 0"),
-        begin(Partition, "_member_epoch", "return self._brokers.acceptable.get(replica_id, -1)"),
-    )
-
-
-@mutant(breaks="R56, N-5", by="Refinement I-7 A-2 TypeOK", setting=LATE_METADATA, killed_by="Refinement@5")
-def takes_old_registrations() -> Changes:
-    """An older partition epoch of the same leader epoch replaces a newer one."""
-    return patch(
-        Partition,
-        "apply_registration",
-        "if registration.partition_epoch < known.partition_epoch:",
-        "if registration.leader_epoch < known.leader_epoch:",
-    )
-
-
-@mutant(breaks="R51", by="R51", setting=CUT_OFF_FOLLOWERS, killed_by="R51@2")
-def never_shrinks() -> Changes:
-    """Who lags stays in the ISR for ever."""
-    return begin(Partition, "maybe_shrink", "return None")
-
-
-@mutant(breaks="R51", by="R51", setting=CUT_OFF_FOLLOWERS, killed_by="R51@2")
-def forgets_who_was_caught_up() -> Changes:
-    """A follower that has what the leader had at the beginning of its epoch counts as caught up."""
-    return patch(Partition, "advance_high_watermark", "leadership.position = position", "pass")
-
-
 # --- divergence --------------------------------------------------------------------------------------------
 
 
@@ -342,22 +207,10 @@ def truncates_to_leaders_end() -> Changes:
     )
 
 
-@mutant(breaks="R81", by="L-4 I-10", setting=DIVERGING, killed_by="L-4@1")
-def never_truncates() -> Changes:
-    """A follower keeps what diverges: safe, and stuck for ever."""
-    return begin(Partition, "truncation_offset", "return self.log.log_end_offset")
-
-
 @mutant(breaks="R81, A-16", by="A-1 A-16 I-8", setting=DIVERGING, killed_by="A-1@1")
 def truncates_everything() -> Changes:
     """A follower that diverges drops its whole log."""
     return begin(Partition, "truncation_offset", "return self.log.log_start_offset")
-
-
-@mutant(breaks="R81", by="I-1", setting=LOSING, killed_by="I-1@2")
-def keeps_high_watermark_when_cut() -> Changes:
-    """The high watermark stays where it was when the log is cut below it."""
-    return begin(Partition, "log_was_cut", "return")
 
 
 @mutant(breaks="R52", by="I-1 A-2", killed_by="I-1@1")

@@ -5,11 +5,9 @@ Owns wrong functions only; each docstring says which rule is gone.
 
 from holdfast.broker.core.replicas.partition import Partition
 from holdfast.broker.core.replicas.replica_manager import ReplicaManager
-from holdfast.broker.log_manager import LogManager
-from holdfast.metadata.delta import MetadataDelta
 from holdfast.sim.mutants.mutant import Changes, Setting, mutant
 from holdfast.sim.mutants.source_patch import begin, patch
-from holdfast.storage import epoch_file, log, snapshots
+from holdfast.storage import epoch_file, log
 from holdfast.storage.core import retention
 from holdfast.storage.log import Log
 from holdfast.storage.log_dir import LogDir
@@ -33,48 +31,6 @@ SHORT = Setting(
 
 #: some processes live for long
 CALM = Setting(faults={"kill_leader": 1}, shape={"retention": True}, seconds=25, gap_ms=5_000)
-
-
-@mutant(breaks="D5, A-21", by="Refinement I-1 D5", setting=SHORT, killed_by="I-1@1")
-def deletes_what_is_needed() -> Changes:
-    """Retention takes what is neither committed nor flushed."""
-    return patch(log, "old_count", "segment.next_offset > kept_offset", "False")
-
-
-@mutant(breaks="R94", by="R94", setting=SHORT, killed_by="R94@1")
-def keeps_one_snapshot() -> Changes:
-    """Only the newest snapshot of producers is kept, though what is below it may be deleted."""
-    return patch(snapshots, "write", " and old not in bases", "")
-
-
-@mutant(breaks="R94", by="D5", setting=SHORT, killed_by="D5@12")
-def deletes_before_snapshots() -> Changes:
-    """Segments go before the next one has its snapshot on the disk."""
-    return begin(Log, "_rebuildable", "return count")
-
-
-@mutant(breaks="R83, R94", by="R94", setting=SHORT, killed_by="R94@1")
-def snapshots_outlive_resets() -> Changes:
-    """A log that begins anew keeps the producers of its former life."""
-    return patch(Log, "reset_to", "self._producers = await", "await")
-
-
-@mutant(breaks="R83", by="L-4 L-6", setting=SHORT, killed_by="L-4@1")
-def begins_anew_too_low() -> Changes:
-    """A follower begins anew right below its leader's log start."""
-    return begin(Log, "reset_to", "offset = max(0, offset - 1)")
-
-
-@mutant(breaks="R83", by="L-6 I-8 I-10", setting=SHORT, killed_by="Refinement@1")
-def begins_anew_too_high() -> Changes:
-    """A follower begins anew one record behind its leader's log start."""
-    return begin(Log, "reset_to", "offset += 1")
-
-
-@mutant(breaks="D5", by="D5", setting=SHORT, killed_by="D5@1")
-def everything_is_old() -> Changes:
-    """Every record is older than its topic keeps it."""
-    return begin(retention, "is_past_time", "return True")
 
 
 @mutant(breaks="R80, R62", by="R80", setting=SHORT, killed_by="R80@12")
@@ -103,12 +59,6 @@ AWAY_MEANWHILE = Setting(
 def rows_of_deleted_logs_stay() -> Changes:
     """What is stored of a deleted log counts for the next one of its name."""
     return begin(LogDir, "has_rows_of", "return False")
-
-
-@mutant(breaks="R107", by="R107", setting=REMADE, killed_by="R107@1")
-def configs_outlive_topics() -> Changes:
-    """The configuration of a topic stays when it is deleted."""
-    return patch(MetadataDelta, "_replay_remove_topic", "resource in self._configs", "False")
 
 
 @mutant(breaks="R107", by="L-7", setting=AWAY_MEANWHILE, killed_by="L-7@2")
@@ -169,14 +119,3 @@ DELETING = Setting(
 def deletes_alone() -> Changes:
     """A leader tells that records are deleted when it has deleted them itself."""
     return begin(Partition, "follower_begins", "log_start_offset = 1 << 60")
-
-
-@mutant(breaks="R118", by="R118", setting=DELETING, killed_by="R118@3")
-def log_starts_are_not_stored() -> Changes:
-    """Where a log begins is told before it is stored."""
-    return patch(
-        LogManager,
-        "store_log_start",
-        "await managed.log_dir.share_log_offsets(partial(self._log_offsets, managed.log_dir))",
-        "pass",
-    )

@@ -3,7 +3,6 @@
 Owns wrong functions only; each docstring says which rule is gone.
 """
 
-from dataclasses import replace
 from posixpath import join
 from typing import Any
 
@@ -15,16 +14,11 @@ from holdfast.broker.core.replicas.replica_manager import ReplicaManager
 from holdfast.broker.core.requests import produce_path
 from holdfast.broker.core.requests.produce_path import ProducePath
 from holdfast.broker.log_manager import LogManager
-from holdfast.controller.core.brokers.cluster_control import ClusterControl
 from holdfast.metadata.delta import local_view
-from holdfast.metadata.image import MetadataImage
-from holdfast.protocol.errors import ErrorCode
 from holdfast.sim.mutants.mutant import Changes, Patch, Setting, mutant, replacing
 from holdfast.sim.mutants.source_patch import begin, patch
 from holdfast.storage import checkpoint, clean_shutdown
-from holdfast.storage.core import files
 from holdfast.storage.log import Log
-from holdfast.storage.log_dir import LogDir
 from holdfast.storage.log_guard import LogGuard
 
 #: brokers stop in order, lose power while they do and soon after they are back
@@ -35,17 +29,8 @@ STOPPED = Setting(
 STOPPED_EARLY = Setting(
     faults={"stop_broker": 8, "kill_active": 4, "cut_controllers": 4, "isolate_active": 2}, gap_ms=250
 )
-#: brokers start while the quorum has no leader for long
-FENCED_AT_FIRST = Setting(
-    faults={"kill_broker": 5, "restart_broker": 4, "kill_active": 5, "isolate_active": 4}, gap_ms=300
-)
 #: power is lost right between the steps of a stop, and of a start
 AT_STEPS = Setting(faults={"crash_at_point": 8, "stop_broker": 3, "power_broker": 2}, gap_ms=500)
-#: operators unregister brokers that run
-UNREGISTERED = Setting(
-    faults={"unregister_broker": 8, "power_broker": 2, "kill_broker": 2, "kill_leader": 2, "stall": 2},
-    gap_ms=500,
-)
 #: leaders come and go while writes wait
 WAITING = Setting(
     faults={
@@ -120,12 +105,6 @@ def keeps_file() -> Changes:
     return (begin(clean_shutdown, "take", "return await read(disk, log_dir, directory_id)"), *OLD_FILES)
 
 
-@mutant(breaks="R35", by="I-17 A-14", setting=STOPPED, killed_by="I-17@2")
-def file_gone_but_not_durably() -> Changes:
-    """The clean-shutdown file is deleted at the start, but its folder is not synced."""
-    return (patch(clean_shutdown, "take", "await disk.sync_folder(log_dir)", "pass"), *OLD_FILES)
-
-
 @mutant(breaks="R33", by="R33 CleanStopsCount", setting=STOPPED, killed_by="R33@1")
 def finds_no_file() -> Changes:
     """No clean-shutdown file is ever found: each stop costs the broker its seats."""
@@ -140,26 +119,6 @@ def proves_only_its_own_epoch() -> Changes:
         "_epoch_to_prove",
         "return self.core.lifecycle.broker_epoch if self.core.lifecycle.is_registered else None",
     )
-
-
-async def _vouches_for_all(original: Any, self: Any) -> Any:
-    names = await self._disk.listdir(self.path)
-    self.vouched = {name: "" for name in names if files.parse_folder_name(name) is not None}
-    await original(self)
-
-
-@replacing(
-    clean_shutdown,
-    "read",
-    breaks="R33, R34",
-    by="A-21 I-17 A-14",
-    setting=STOPPED,
-    more=(*BLIND, Patch(LogDir, "load_checkpoints", _vouches_for_all)),
-    killed_by="A-21@2",
-)
-async def believes_no_file(original: Any, disk: Any, log_dir: Any, directory_id: Any) -> Any:
-    """A missing clean-shutdown file counts as epoch 0, for all logs that are found."""
-    return await original(disk, log_dir, directory_id) or clean_shutdown.Mark(0, directory_id)
 
 
 @mutant(
@@ -192,12 +151,6 @@ def roles_before_registration(original: Any, self: Any, now_ms: int) -> Any:
     for local in (*view.leaders, *view.followers):
         self._apply_local(local, now_ms)
     self._lifecycle.caught_up(now_ms)
-
-
-@mutant(breaks="N-2", by="I-2 I-5", setting=UNREGISTERED, killed_by="I-2@2")
-def keeps_roles_without_registration() -> Changes:
-    """A broker whose registration is over goes on in its roles."""
-    return patch(ReplicaManager, "drop_roles", "self._effects +=", "return\n        self._effects +=")
 
 
 @mutant(breaks="R107", by="R27", setting=TOPICS, killed_by="R27@1")
@@ -241,24 +194,6 @@ def acknowledges_in_later_epoch() -> Changes:
     )
 
 
-# --- log dirs that fail ------------------------------------------------------------------------------------
-
-
-@mutant(breaks="R27", by="L- A-13 Refinement I-", setting=DIRS_FAIL, killed_by="R27@1")
-def hides_failed_dirs() -> Changes:
-    """A broker does not tell that a log dir of it has failed."""
-    return begin(ReplicaManager, "offline_to_report", "return ()")
-
-
-@mutant(breaks="R27", by="A-13 Refinement L- I-", setting=DIRS_FAIL, killed_by="R2@4")
-def elects_replicas_of_failed_dirs() -> Changes:
-    """A replica in a failed log dir may lead and join, as long as its broker is unfenced."""
-    return (
-        begin(MetadataImage, "offline_among", "return ()"),
-        patch(MetadataImage, "is_active_replica", "key not in broker.offline_replicas", "True"),
-    )
-
-
 # --- its life with the controllers -------------------------------------------------------------------------
 
 
@@ -266,26 +201,3 @@ def elects_replicas_of_failed_dirs() -> Changes:
 def stops_without_asking() -> Changes:
     """A broker that shall stop does not ask to leave: no broker leads what it has led until it is missed."""
     return begin(Lifecycle, "shutdown_wanted", 'return self._stop("at once")')
-
-
-@replacing(
-    Lifecycle, "heartbeat_answered", breaks="R29", by="R29", setting=FENCED_AT_FIRST, killed_by="R29@15"
-)
-def runs_on_any_answer(original: Any, self: Any, response: Any, now_ms: Any) -> Any:
-    """A heartbeat that was refused counts as one that unfences."""
-    over = (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED)
-    if response.error_code not in (ErrorCode.NONE, *over):
-        response = replace(response, error_code=ErrorCode.NONE, is_fenced=False)
-    return original(self, response, now_ms)
-
-
-# --- sessions ----------------------------------------------------------------------------------------------
-
-#: brokers are silent for longer than a session, with and without a trace
-SILENT = Setting(faults={"power_broker": 4, "isolate_broker": 3, "pause_broker": 4, "cut_controllers": 3})
-
-
-@mutant(breaks="R25, R20", by="OwnBug", setting=SILENT, killed_by="OwnBug@1")
-def fences_nobody_for_silence() -> Changes:
-    """A broker that is silent stays unfenced."""
-    return begin(ClusterControl, "check_sessions", "self._next_check_ms = None\nreturn")

@@ -5,15 +5,13 @@ Owns wrong functions only; each docstring says which rule is gone.
 
 from typing import Any
 
-from holdfast.broker.interval_flush import IntervalFlush
 from holdfast.broker.log_manager import LogManager
 from holdfast.runtime.api import DiskError
 from holdfast.sim.mutants.mutant import Changes, Patch, Setting, mutant, replacing
 from holdfast.sim.mutants.replication import DIVERGING, POWER
 from holdfast.sim.mutants.source_patch import begin, patch
-from holdfast.storage import checkpoint, recovery, snapshots
-from holdfast.storage.core.flush_policy import FlushPolicy
-from holdfast.storage.core.leader_epoch_cache import EpochEntry, LeaderEpochCache
+from holdfast.storage import recovery, snapshots
+from holdfast.storage.core.leader_epoch_cache import LeaderEpochCache
 from holdfast.storage.core.producer_state import ProducerState
 from holdfast.storage.flusher import Flusher
 from holdfast.storage.log import Log
@@ -73,32 +71,9 @@ TORN = Setting(
     gap_ms=500,
     seconds=20,
 )
-#: logs are cut where they were not flushed, and their broker stops or dies right then
-CUT_THEN_STOPPED = Setting(
-    faults={"starve_follower": 6, "kill_elected": 4, "crash_in_stop": 4, "stop_broker": 3, "power_broker": 2},
-    shape={"every_write": False},
-    gap_ms=500,
-    seconds=25,
-)
-#: topics that ask for flushes by time or by records, and disks that do what they are asked
-ASKED_TO_FLUSH = Setting(faults={"kill_broker": 1}, shape={"topics": 3, "partitions": 1}, gap_ms=5_000)
 
 
 # --- flushes -----------------------------------------------------------------------------------------------
-
-
-@mutant(breaks="D6", by="D6", setting=ASKED_TO_FLUSH, killed_by="D6@2")
-def never_flushes_by_time() -> Changes:
-    """Nothing is flushed because it is old."""
-    return begin(IntervalFlush, "run", "return")
-
-
-@mutant(breaks="D6", by="D6", setting=ASKED_TO_FLUSH, killed_by="D6@1")
-def flushes_every_write_or_never() -> Changes:
-    """A flush that is asked for after several records is never begun."""
-    return patch(
-        FlushPolicy, "appended", "self._unflushed_records >= self.flush_messages", "self.flush_messages == 1"
-    )
 
 
 @mutant(breaks="A-21", by="A-21 G-3", setting=FLUSHED_POWER, killed_by="A-21@1")
@@ -111,12 +86,6 @@ def flush_covers_completion() -> Changes:
 def flush_writes_nothing() -> Changes:
     """A flush reports success and flushes nothing."""
     return patch(Segment, "flush", "await self.log.flush()", "pass")
-
-
-@mutant(breaks="D6, A-21", by="A-21 G-3", setting=ROLLING, killed_by="A-21@1")
-def forgets_rolled_segments() -> Changes:
-    """A flush covers the active segment only, not the one that was rolled before."""
-    return begin(Flusher, "rolled", "return")
 
 
 @mutant(breaks="D6", by="D6", setting=ROLLING, killed_by="D6@1")
@@ -142,15 +111,6 @@ async def retries_failed_flush(original: Any, self: Any) -> Any:
     await original(self)
 
 
-@replacing(Segment, "flush", breaks="A-20", by="A-21 G-3 I-16", setting=FAILING_DISKS, killed_by="A-21@1")
-async def ignores_failed_flush(original: Any, self: Any) -> Any:
-    """EIO on fsync is logged at most, and the log goes on."""
-    try:
-        await original(self)
-    except DiskError:
-        return
-
-
 # --- recovery ----------------------------------------------------------------------------------------------
 
 
@@ -158,12 +118,6 @@ async def ignores_failed_flush(original: Any, self: Any) -> Any:
 def recovery_believes_headers() -> Changes:
     """Recovery keeps a batch whose bytes do not match its crc, and what follows it."""
     return patch(recovery, "check_batch", "crc != header.crc", "False")
-
-
-@mutant(breaks="A-22, R86", by="OwnBug A-22 I-10", setting=POWER, killed_by="OwnBug@1")
-def recovery_leaves_tail() -> Changes:
-    """Bytes behind the last valid batch stay in the file (a NUL tail, a torn batch)."""
-    return begin(Segment, "cut_file", "return")
 
 
 class _Believing:
@@ -210,27 +164,6 @@ def recovery_point_at_log_end() -> Changes:
     return patch(LogManager, "_log_offsets", "managed.log.flushed_offset", "managed.log.log_end_offset")
 
 
-@replacing(
-    recovery,
-    "_scan",
-    breaks="R86",
-    by="A-22 I-10",
-    setting=TORN,
-    killed_by="A-21@2",
-)
-async def recovery_trusts_everything(original: Any, found: Any, segment: Any, must_hold: Any) -> Any:
-    """After an unclean stop the walk over the headers is enough."""
-    if not segment.adopt():
-        await original(found, segment, must_hold)
-        return
-    found.scanned.append(segment.base_offset)
-    epoch = None
-    for _, header in segment.headers(0, segment.size):
-        if header.leader_epoch != epoch:
-            epoch = header.leader_epoch
-            found.scanned_epochs.append(EpochEntry(epoch, header.base_offset))
-
-
 # --- truncation and epochs ---------------------------------------------------------------------------------
 
 
@@ -240,44 +173,7 @@ def epochs_not_truncated() -> Changes:
     return begin(LeaderEpochCache, "truncate_from_end", "return")
 
 
-@mutant(breaks="R81", by="A-21 I-17 A-14", setting=CUT_THEN_STOPPED, killed_by="A-22@1")
-def cut_not_durable() -> Changes:
-    """What is left after a cut counts as flushed without a flush."""
-    return patch(Segment, "trim", "await self.log.flush()", "pass")
-
-
-@mutant(breaks="R81", by="I-1 G-3", setting=DIVERGING, killed_by="I-1@2")
-def flushed_offset_stays_when_cut() -> Changes:
-    """The flushed offset stays where it was when the log is cut below it."""
-    return patch(Log, "_rewound", "self._flushed_offset = min(self._flushed_offset, log_end_offset)", "pass")
-
-
-# --- small files -------------------------------------------------------------------------------------------
-
-
-@mutant(
-    breaks="A-19, R87",
-    by="L-8 L-4 I-17",
-    setting=Setting(faults={"power_broker": 4, "power_controller": 4, "power_all": 3, "crash_at_point": 3}),
-    killed_by="L-8@1",
-)
-def checkpoints_not_flushed() -> Changes:
-    """A small file is renamed into place before its bytes are flushed."""
-    return patch(checkpoint, "replace", "await file.flush()", "pass")
-
-
 # --- producers ---------------------------------------------------------------------------------------------
-
-
-@mutant(breaks="R91", by="doubled", setting=RETRIES, killed_by="R92@1")
-def appends_duplicates() -> Changes:
-    """A repeated batch of an idempotent producer is appended again."""
-    return patch(
-        ProducerState,
-        "check",
-        "return Duplicate(batch.first_offset, batch.last_offset, batch.timestamp_ms)",
-        "return None",
-    )
 
 
 @mutant(breaks="R91", by="R91", setting=RETRIES, killed_by="R91@1")
@@ -291,17 +187,6 @@ def refuses_repetitions() -> Changes:
     )
 
 
-@mutant(breaks="R91", by="R91", setting=RETRIES, killed_by="R91@1")
-def tells_the_last_place() -> Changes:
-    """A repeated batch is told to be where the last one of its producer is."""
-    return patch(
-        ProducerState,
-        "check",
-        "return Duplicate(",
-        "batch = known.batches[-1]\n                return Duplicate(",
-    )
-
-
 @mutant(breaks="R92", by="R92", setting=FLAPPING, killed_by="R92@1")
 def appends_behind_gaps() -> Changes:
     """A batch is appended though the one before it is missing."""
@@ -310,37 +195,6 @@ def appends_behind_gaps() -> Changes:
         "check",
         "return None if first == expected else _out_of_order(header, expected)",
         "return None",
-    )
-
-
-@replacing(
-    Log, "append_as_follower", breaks="R94", by="doubled reordered", setting=RETRIES, killed_by="R94@2"
-)
-def followers_forget_producers(original: Any, self: Any, records: Any, *, leader_epoch: Any = None) -> Any:
-    """Followers do not remember producers: a new leader takes repetitions for new."""
-    kept, self._producers = self._producers, ProducerState()
-    try:
-        return original(self, records, leader_epoch=leader_epoch)
-    finally:
-        self._producers = kept
-
-
-@mutant(breaks="R94", by="doubled reordered", setting=RETRIES, killed_by="R94@3")
-def starts_without_producers() -> Changes:
-    """A log that is opened, or cut, has forgotten its producers."""
-    return begin(snapshots, "load", "return ProducerState()")
-
-
-@mutant(breaks="R90, R93", by="R94", setting=RETRIES, killed_by="R94@2")
-def producer_epochs_keep_batches() -> Changes:
-    """The batches of a producer's last epoch stay known under its next one."""
-    return patch(
-        ProducerState,
-        "apply",
-        "producer = _Producer(header.producer_epoch)",
-        "kept = [] if producer is None else producer.batches\n"
-        "            producer = _Producer(header.producer_epoch)\n"
-        "            producer.batches = kept",
     )
 
 

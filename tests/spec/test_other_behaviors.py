@@ -169,7 +169,7 @@ def test_reassignment_completes_only_with_min_isr_members() -> None:
 
 
 def test_reassignment_is_cancelled_only_with_min_isr_members() -> None:
-    """Other behaviors 4b: the requirement is enforced as well when it is cancelled (R103, F61, A-17).
+    """Other behaviors 4b: the requirement is enforced as well when it is cancelled (R103, B5, F61, A-17).
 
     Kept in controller.core.partitions.reassignment.
     """

@@ -119,6 +119,16 @@ def test_directory_ids_up_to_99_are_reserved() -> None:
     assert [answer.error_code for answer in answers] == [ErrorCode.INVALID_REGISTRATION, ErrorCode.NONE]
 
 
+def test_a_fenced_broker_that_asks_again_since_the_answer_was_lost_keeps_its_epoch() -> None:
+    """R31, R32: it names the epoch before that again, and would count as stopped uncleanly."""
+    quorum = started(topic=False)
+    first = quorum.register(7, incarnation=5)
+    end_offset = quorum.end_offset
+    again = quorum.register(7, incarnation=5)
+    assert (again.broker_epoch, again.clean_shutdown) == (first.broker_epoch, first.clean_shutdown)
+    assert quorum.end_offset == end_offset
+
+
 def test_an_amended_registration_goes_on_with_its_controlled_shutdown() -> None:
     """R31: it would count as active again, and get leaderships on its way out."""
     quorum = started(1, 2, 3)

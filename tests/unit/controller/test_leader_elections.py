@@ -54,3 +54,13 @@ def test_logs_are_compared_by_the_recovery_manager_only(quorum: Quorum, kind: El
     for broker_id in (3, 2, 1):
         quorum.vanish(broker_id)
     assert elect(quorum, kind) is ErrorCode.INVALID_REQUEST
+
+
+def test_an_unclean_election_of_one_partition_elects_no_other(quorum: Quorum) -> None:
+    """R17: it may lose records, and operators have allowed that for the named one alone."""
+    create(quorum, "u", -1, -1, (1, 2, 3))
+    for broker_id in (1, 2, 3):
+        quorum.vanish(broker_id)
+    quorum.heartbeat(1)
+    assert elect(quorum, ElectionType.UNCLEAN) is ErrorCode.NONE
+    assert (quorum.partition("t").leader, quorum.partition("u").leader) == (1, None)

@@ -96,7 +96,7 @@ def test_an_unclean_election_wipes_both_sets_and_tells_whom_it_passed_over() -> 
 
 
 def test_with_the_recovery_manager_an_unclean_election_keeps_the_seats() -> None:
-    """D8.1, D8.4: until the ISR reaches min ISR; no replica is trusted without a look at its log."""
+    """D8.1, D8.4, F45: until the ISR reaches min ISR; no replica is trusted without a look at its log."""
     around = replace(context(1, 3), compares_logs=True)
     assert change_partition(TOPIC_ID, 0, LEADERLESS, RequestedChange(), around) is None
     before = replace(LEADERLESS, elr=(2,), last_known_elr=(3,))

@@ -459,7 +459,7 @@ def test_the_least_loss_is_what_was_committed_beyond_the_chosen_end(
 def test_answers_are_judged_one_by_one(
     quorum: Quorum, changes: dict[str, int], verdict: AnswerValidity
 ) -> None:
-    """R62."""
+    """R62, F44."""
     power_cut(quorum)
     for broker_id in (1, 2, 3):
         quorum.heartbeat(broker_id)
