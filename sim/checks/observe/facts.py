@@ -10,20 +10,17 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from holdfast.broker.core.events import AnswerFetch, ReadRow
-from holdfast.broker.core.replicas.replica_progress import ReplicaProgress
-from holdfast.controller.core.decisions import DecisionEntry
 from holdfast.metadata.ids import PartitionId
 from holdfast.metadata.image import MetadataImage
 from holdfast.metadata.records import MetadataRecord
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.alter_partition import AlterPartitionRequest
 from holdfast.protocol.messages.broker_registration import BrokerHeartbeatRequest, BrokerRegistrationRequest
-from holdfast.protocol.messages.elect_leaders import ElectLeadersRequest
 from holdfast.protocol.messages.fetch import FetchResponse
 from holdfast.protocol.messages.producer_ids import InitProducerIdRequest, InitProducerIdResponse
 from holdfast.raft.core.member import Snapshot
 from holdfast.sim.checks.observe.batches import BatchMark
-from holdfast.sim.checks.observe.views import Before, Change, Judged, Late, ReplicaView, Support
+from holdfast.sim.checks.observe.views import Before, Change, Judged, ReplicaView, Support
 from holdfast.sim.cluster.nodes import SimBroker, SimController, SimNode
 from holdfast.sim.load.clients import Polled
 from holdfast.sim.load.invalid_requests import InvalidRequest
@@ -69,13 +66,6 @@ class WriteRefused(NamedTuple):
     view: ReplicaView
     acks: int
     error: ErrorCode
-
-
-class ToldLate(NamedTuple):
-    """The broker has told a producer with acks=all that its batch was not committed in time."""
-
-    view: ReplicaView
-    late: Late
 
 
 class WriteDropped(NamedTuple):
@@ -148,13 +138,6 @@ class BrokerCalled(NamedTuple):
     broker: SimBroker
 
 
-class FollowerFetched(NamedTuple):
-    """A leader has taken in what a follower's fetch says of one partition."""
-
-    view: ReplicaView
-    progress: ReplicaProgress
-
-
 class PartitionChanged(NamedTuple):
     """A record about a partition was committed."""
 
@@ -195,23 +178,6 @@ class RegistrationHandled(NamedTuple):
     request: BrokerRegistrationRequest
     before: MetadataImage
     after: MetadataImage
-
-
-class OperatorsRefused(NamedTuple):
-    """The active controller has answered a move or an election at once: nothing of it is granted.
-    `before`: what it was judged by."""
-
-    request: Any
-    response: Any
-    before: MetadataImage
-
-
-class ElectionsAskedFor(NamedTuple):
-    """The active controller has taken in what operators want to be elected. `made`: what it has decided
-    by that."""
-
-    request: ElectLeadersRequest
-    made: Sequence[DecisionEntry]
 
 
 class ControllerWarned(NamedTuple):

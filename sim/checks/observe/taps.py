@@ -26,18 +26,15 @@ from holdfast.controller.core.events import Effect as ControllerEffect
 from holdfast.controller.core.events import Event as ControllerEvent
 from holdfast.controller.core.events import RequestReceived as ControllerRequest
 from holdfast.controller.core.events import Resign
-from holdfast.controller.core.events import Respond as ControllerResponds
 from holdfast.controller.core.quorum_controller import QuorumController
 from holdfast.metadata.ids import PartitionId
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.alter_partition import AlterPartitionRequest
 from holdfast.protocol.messages.broker_registration import BrokerHeartbeatRequest, BrokerRegistrationRequest
-from holdfast.protocol.messages.elect_leaders import ElectLeadersRequest
 from holdfast.protocol.messages.fetch import FetchRequest, FetchResponse
 from holdfast.protocol.messages.produce import ProduceRequest, ProduceResponse
 from holdfast.protocol.messages.producer_ids import InitProducerIdRequest, InitProducerIdResponse
 from holdfast.protocol.messages.quorum import EndQuorumEpochRequest, VoteRequest, VoteResponse
-from holdfast.protocol.messages.reassignments import AlterPartitionReassignmentsRequest
 from holdfast.protocol.record_batch import BatchHeader
 from holdfast.raft.core.effects import Answered, Reply, Send, SendFailed
 from holdfast.raft.core.effects import Effect as RaftEffect
@@ -48,7 +45,7 @@ from holdfast.rpc.core.failures import CallFailure
 from holdfast.runtime.pump import Tap
 from holdfast.runtime.stats import LogLine
 from holdfast.sim.checks.observe import facts
-from holdfast.sim.checks.observe.views import Judged, Late, Support
+from holdfast.sim.checks.observe.views import Judged, Support
 
 
 class TapRecord:
@@ -87,20 +84,15 @@ class BrokerTap(Tap[BrokerEvent, BrokerEffect]):
         self._heard = heard
         #: {exchange of a producer that wants an answer: its acks}
         self._waiting: dict[object, int] = {}
-        #: the fetch of a follower that the event brings
-        self._fetch: FetchRequest | None = None
         self._ids_asked: dict[object, InitProducerIdRequest] = {}
         #: requests of producers that want no answer, and what became of their batches
         self._unanswered: dict[object, Any] = {}
         #: {id: (where the result of an append goes, {partition: header})}, of idempotent producers
         self._appending: dict[int, tuple[object, dict[PartitionId, BatchHeader]]] = {}
-        #: requests with acks=all whose batches are appended, and not answered yet
-        self._replicating: dict[object, Any] = {}
 
     def before(self, event: Any, now_ms: int) -> None:
         heard = self._heard
         heard.is_called = True
-        self._fetch = None
         if type(event) is RequestReceived:
             self._requested(event)
         elif type(event) is CeilingsStored:
@@ -118,13 +110,9 @@ class BrokerTap(Tap[BrokerEvent, BrokerEffect]):
                 self._unanswered[event.reply_to] = None
         elif type(message) is InitProducerIdRequest:
             self._ids_asked[event.reply_to] = message
-        elif type(message) is FetchRequest and message.replica_id >= 0 and message.partitions:
-            self._fetch = message
 
     def after(self, event: Any, effects: Sequence[Any], now_ms: int) -> None:
         heard, core = self._heard, self._core
-        if self._fetch is not None:
-            _fetched(core, self._fetch, now_ms, heard)
         for effect in effects:
             if type(effect) is Respond:
                 self._responded(effect)
@@ -146,8 +134,6 @@ class BrokerTap(Tap[BrokerEvent, BrokerEffect]):
         heard, message = self._heard, effect.message
         if type(message) is ProduceResponse:
             if effect.reply_to in self._waiting:
-                for late in _late(self._core, self._replicating.pop(effect.reply_to, None), message):
-                    heard.note_of(late.result.key, facts.ToldLate, late)
                 _answered(message, self._waiting.pop(effect.reply_to), heard)
             elif effect.reply_to in self._unanswered:
                 heard.note(facts.WriteDropped, heard.node, f"answers a write with acks=0: {message}")
@@ -160,8 +146,6 @@ class BrokerTap(Tap[BrokerEvent, BrokerEffect]):
         context: Any = effect.context
         if context.acks == 0:
             self._unanswered[context.reply_to] = context
-        elif context.acks == -1:
-            self._replicating[context.reply_to] = context
         headers = {one.key: one.header for one in effect.batches if one.header.producer_id >= 0}
         if headers:
             self._appending[id(effect.context)] = effect.context, headers
@@ -169,17 +153,6 @@ class BrokerTap(Tap[BrokerEvent, BrokerEffect]):
     def sending(self, effect: Any, message: Any) -> None:
         if type(effect) is AnswerFetch and effect.session is None:
             self._heard.note(facts.ConsumerAnswered, self._heard.node, effect, message)
-
-
-def _fetched(core: Broker, request: FetchRequest, now_ms: int, heard: TapRecord) -> None:
-    for row in request.partitions:
-        key = PartitionId(row.topic_id, row.partition_index)
-        replica = core.partitions.get(key)
-        leadership = None if replica is None else replica.leadership
-        progress = None if leadership is None else leadership.progress.get(request.replica_id)
-        # one that was refused says nothing
-        if progress is not None and progress.last_fetch_ms == now_ms:
-            heard.note_of(key, facts.FollowerFetched, progress)
 
 
 def _answered(response: ProduceResponse, acks: int, heard: TapRecord) -> None:
@@ -190,18 +163,6 @@ def _answered(response: ProduceResponse, acks: int, heard: TapRecord) -> None:
         else:
             fact = facts.Acknowledged if acks == -1 else facts.AcknowledgedByLeader
             heard.note_of(key, fact, row.base_offset, row.leader_epoch)
-
-
-def _late(core: Broker, context: Any, response: ProduceResponse) -> list[Late]:
-    """Rows that are told to be late by who leads still, and how far it has come by then."""
-    found = []
-    for result in () if context is None else context.results:
-        row = response.partitions[context.index_of[result.key]]
-        replica = core.partitions.get(result.key)
-        if row.error_code == ErrorCode.REQUEST_TIMED_OUT and replica is not None:
-            if replica.leads_in(result.leader_epoch):
-                found.append(Late(result, replica.high_watermark))
-    return found
 
 
 def _wrongly_dropped(effect: EndWithoutAnswer, context: Any) -> list[str]:
@@ -255,13 +216,6 @@ class ControllerTap(Tap[ControllerEvent, ControllerEffect]):
                 heard.note(facts.ProposalHandled, message, before, core.latest)
             elif type(message) is BrokerRegistrationRequest:
                 heard.note(facts.RegistrationHandled, message, before, core.latest)
-            elif type(message) in (AlterPartitionReassignmentsRequest, ElectLeadersRequest):
-                for effect in effects:
-                    if type(effect) is ControllerResponds:
-                        heard.note(facts.OperatorsRefused, message, effect.message, before)
-            if type(message) is ElectLeadersRequest:
-                made = [one for one in core.decisions if one.offset >= before.offset]
-                heard.note(facts.ElectionsAskedFor, message, made)
         heard.note(facts.ControllerSaid, effects)
         for effect in effects:
             if type(effect) is Resign:

@@ -20,19 +20,6 @@ from holdfast.sim.machine.loop import Process
 from holdfast.storage.core.producer_state import KeptBatch
 from holdfast.storage.log import Log
 
-#: Causes by which a broker counts as gone before its own record says so (R20, F26).
-DEPARTURES = (
-    CauseKind.SESSION_ENDED,
-    CauseKind.CONNECTION_REFUSED,
-    CauseKind.FENCING_ASKED,
-    CauseKind.SHUTDOWN_COMPLETED,
-    CauseKind.CONTROLLED_SHUTDOWN,
-    CauseKind.CLEAN_RESTART,
-    CauseKind.UNCLEAN_REGISTRATION,
-    CauseKind.UNREGISTRATION,
-    CauseKind.LOG_DIR_FAILED,
-)
-
 
 def may_lead(image: MetadataImage, broker_id: int, key: PartitionId) -> bool:
     """The broker is registered, neither fenced nor leaving, and the replica's log dir has not failed. Worked
@@ -138,12 +125,6 @@ class Change:
     image: MetadataImage
     key: PartitionId
 
-    def is_active(self, broker_id: int) -> bool:
-        """It may lead, as the decision saw it: a broker that leaves by this change may not."""
-        cause = self.decision.cause
-        is_leaving = cause.broker_id == broker_id and cause.kind in DEPARTURES
-        return not is_leaving and may_lead(self.image, broker_id, self.key)
-
     @property
     def unclean(self) -> tuple[int, ...]:
         """Who may have lost its tail by this change."""
@@ -167,14 +148,6 @@ class Judged(NamedTuple):
     result: AppendResult
     #: (its epoch, its last batches), None when it was not known
     known: tuple[int, tuple[KeptBatch, ...]] | None
-
-
-class Late(NamedTuple):
-    """A write that was told to be late, though who tells leads as when it was appended."""
-
-    result: AppendResult
-    #: what was committed when that was told
-    high_watermark: int
 
 
 class Support(NamedTuple):

@@ -5,25 +5,14 @@ from collections import Counter
 from collections.abc import Sequence
 
 from holdfast.broker.core.replicas.partition import Role
-from holdfast.controller.core.decisions import CauseKind
-from holdfast.controller.core.partitions.election import ElectionReason, Rejection
-from holdfast.controller.core.partitions.elr import SetsRule
+from holdfast.controller.core.partitions.election import ElectionReason
 from holdfast.sim.checks.observe.batches import BatchMark
 from holdfast.sim.checks.observe.observer import Observer
-from holdfast.sim.checks.observe.views import DEPARTURES, Before, Change, Property, ReplicaView
+from holdfast.sim.checks.observe.views import Before, Change, Property, ReplicaView
 from holdfast.sim.cluster.nodes import SimController
 from holdfast.sim.load.clients import partition_at
 
 _UNCLEAN = tuple(reason for reason in ElectionReason if reason.is_unclean)
-#: the leader was asked for, or found by comparing logs
-_CHOSEN = (
-    CauseKind.PREFERRED_ASKED,
-    CauseKind.LEADER_BALANCE,
-    CauseKind.DESIGNATED,
-    CauseKind.LOGS_COMPARED,
-    CauseKind.LEADER_UNREACHABLE,
-    CauseKind.LOW_ON_SPACE,
-)
 _TOLD = re.compile(r"(\S+)-(\d+): .*elected as (\w+); records may be lost")
 
 
@@ -163,94 +152,3 @@ class LogsAreToldAsTheyAre(Property):
             ):
                 story = f"{view.broker.name} told of {log}, its log ends at {view.end_offset} in epoch"
                 seen.broken(self, index, f"{story} {last_epoch}")
-
-
-class ReasonsAreTrue(Property):
-    """R2, R5, R10: what a record says of why the partition has changed is so: only an elected replica has a
-    reason, the sets of the ELR follow the rule that is named, and those who were passed over are told, all of
-    them, with what kept them from leading. Operators are shown it long afterwards (`holdfast explain`), and
-    elections are counted by it."""
-
-    name = "R2 ReasonsAreTrue"
-    judges_rows = True
-
-    def partition_changed(self, seen: Observer, index: int, change: Change) -> None:
-        decision, before, after = change.decision, change.before, change.after
-        if decision.cause.kind is CauseKind.UNSTATED:
-            return
-        is_elected = after.leader not in (None, before.leader)
-        is_reached = len(after.isr) >= after.min_isr
-        is_so = {
-            SetsRule.ELR_OFF: not change.image.elr_enabled,
-            SetsRule.CLEARED_AT_MIN_ISR: is_reached and not after.elr + after.last_known_elr,
-            SetsRule.KEPT_BELOW_MIN_ISR: not is_reached and change.image.elr_enabled,
-            SetsRule.FORGOTTEN_BY_UNCLEAN_ELECTION: change.is_unclean_election
-            and not after.elr + after.last_known_elr,
-            SetsRule.SEATS_AFTER_UNCLEAN_ELECTION: change.is_unclean_election and not after.elr,
-        }
-        wrong = [
-            f"{replica} {why.name}" for replica, why in decision.rejected if not _is_so(change, replica, why)
-        ]
-        passed_over = _passed_over(change)
-        if passed_over is not None and passed_over != {replica for replica, _ in decision.rejected}:
-            wrong.append(f"passed over were {sorted(passed_over)}")
-        if is_elected != (decision.reason is not None) or not is_so[decision.sets_rule] or wrong:
-            told = f"{decision.reason}, {decision.sets_rule}, {decision.rejected}"
-            seen.broken(self, index, f"{before} -> {after} is explained by {told}, wrong is {wrong}")
-
-
-def _passed_over(change: Change) -> set[int] | None:
-    """The replicas before the leader by R12: the former one, then the order of assignment; all when there is
-    no leader. None where an operator or a comparison of logs has said who shall lead."""
-    if change.decision.cause.kind in _CHOSEN:
-        return None
-    former, leader = change.before.leader, change.after.leader
-    order = [*(() if former is None else (former,)), *change.after.replicas]
-    if leader is None or change.is_unclean_election:
-        return set(order) - {leader}
-    return set(order[: order.index(leader)])
-
-
-def _is_so(change: Change, replica: int, why: Rejection) -> bool:
-    """Whether a replica that was passed over had that fault, or is given it by this very event."""
-    broker = change.image.brokers.get(replica)
-    cause = change.decision.cause
-    is_leaving = replica == cause.broker_id and cause.kind in DEPARTURES
-    if replica not in change.after.replicas:
-        return why is Rejection.NOT_ASSIGNED
-    match why:
-        case Rejection.UNREGISTERED:
-            return broker is None or is_leaving
-        case Rejection.FENCED:
-            return is_leaving or (broker is not None and broker.is_fenced)
-        case Rejection.IN_CONTROLLED_SHUTDOWN:
-            return is_leaving or (broker is not None and broker.in_controlled_shutdown)
-        case Rejection.LOG_DIR_FAILED:
-            return is_leaving or (broker is not None and change.key in broker.offline_replicas)
-        case Rejection.NOT_ASSIGNED:
-            return False
-    if not change.is_active(replica):
-        return False
-    match why:
-        case Rejection.NOT_IN_ISR:
-            return replica not in change.after.isr
-        case Rejection.NOT_ELIGIBLE:
-            return not _is_in_sync(change) and _was_in_last_known_elr(change, replica) is not True
-        case Rejection.UNCLEAN_SHUTDOWN:
-            return not _is_in_sync(change) and _was_in_last_known_elr(change, replica) is not False
-
-
-def _is_in_sync(change: Change) -> bool:
-    """Whether the ISR surely had members when the leader was elected; the elected one joins it otherwise, and
-    without ELR the last one stays (F7)."""
-    if change.after.leader is None:
-        return change.image.elr_enabled and bool(change.after.isr)
-    return change.decision.reason in (None, ElectionReason.ISR, ElectionReason.PREFERRED)
-
-
-def _was_in_last_known_elr(change: Change, replica: int) -> bool | None:
-    """Whether it was in the last known ELR when the leader was elected; None where that is not recorded."""
-    if replica in change.after.last_known_elr:
-        return True
-    is_whole = change.decision.sets_rule in (SetsRule.KEPT_BELOW_MIN_ISR, SetsRule.ELR_OFF)
-    return False if is_whole else None

@@ -7,11 +7,10 @@ from typing import Any
 import pytest
 
 from holdfast.broker.core.byte_rate import RateWindows
-from holdfast.broker.core.events import AnswerFetch, AppendResult, ReadRow
+from holdfast.broker.core.events import AnswerFetch, ReadRow
 from holdfast.broker.core.replicas.replication_quota import ReplicationQuota
 from holdfast.broker.core.requests.fetch_path import FetchPath
 from holdfast.broker.core.requests.producer_ids import EPOCH_MAX
-from holdfast.broker.core.requests.purgatory import DelayedProduce, ProducePurgatory, WaitingRow
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.fetch import (
     CONSUMER_REPLICA_ID,
@@ -24,10 +23,10 @@ from holdfast.protocol.messages.producer_ids import (
     InitProducerIdRequest,
     InitProducerIdResponse,
 )
-from holdfast.sim.checks.observe.facts import ConsumerAnswered, ToldLate, WriteRefused
+from holdfast.sim.checks.observe.facts import ConsumerAnswered, WriteRefused
 from holdfast.sim.checks.observe.taps import BrokerTap, TapRecord
-from holdfast.sim.checks.observe.views import Late, Property, ReplicaView
-from holdfast.sim.checks.properties import answers, waiting_requests
+from holdfast.sim.checks.observe.views import Property, ReplicaView
+from holdfast.sim.checks.properties import answers
 from holdfast.sim.cluster.nodes import State
 from tests.sim.checks.histories import TOPIC_ID, Scene, before, leads, mark, view_of
 from tests.unit.broker.core_harness import KEY, CoreHarness, batch, partition
@@ -190,55 +189,6 @@ def fetch(offset: int) -> FetchRequest:
     return FetchRequest(None, CONSUMER_REPLICA_ID, -1, 500, 1, 1000, (row,), 0, -1, ())
 
 
-@pytest.mark.parametrize(
-    ("times", "flushed", "epoch", "expected"),
-    [
-        ((0, 200), 3, 5, True),
-        ((0, 100), 3, 5, False),
-        ((0, 9_000), 3, 5, False),
-        ((0, 200), 2, 5, False),
-        ((0, 200), 2, 4, True),
-    ],
-    ids=["it is durable", "it has just become so", "it stood still", "it is not", "another leadership"],
-)
-def test_a_write_that_is_durable_is_acknowledged_d6(
-    times: tuple[int, ...], flushed: int, epoch: int, expected: bool
-) -> None:
-    def tell(scene: Scene) -> None:
-        view = leads(view_of(scene, 1, BATCHES, high_watermark=2), start_offset=0)
-        view.replica.counts_flushed = True
-        log: Any = view.log
-        log.flushed_offset = flushed
-        purgatory: ProducePurgatory[Any] = ProducePurgatory(10)
-        delayed: DelayedProduce[Any] = DelayedProduce(None, [None])
-        delayed.wait_for(WaitingRow(delayed, 0, view.replica.key, 2, 3, epoch, epoch))
-        purgatory.add(delayed, 5_000)
-        core = SimpleNamespace(
-            produce_path=SimpleNamespace(_flushing=purgatory), partitions={view.replica.key: view.replica}
-        )
-        view.broker.node = SimpleNamespace(core=core)  # type: ignore[assignment]
-        view.broker.state = State.RUNNING
-        for now_ms in times:
-            view.broker._clock = SimpleNamespace(shown_ns=lambda now_ms=now_ms: now_ms * 1_000_000)  # type: ignore[assignment]
-            scene.property.broker_called(scene.seen, view.broker)
-
-    assert is_broken(waiting_requests.DurableWritesAreAcknowledged(), tell) is expected
-
-
-@pytest.mark.parametrize(
-    ("committed", "expected"),
-    [(2, False), (3, True), (9, True)],
-    ids=["it is late", "it is not", "long since"],
-)
-def test_what_has_committed_is_not_late_a18(committed: int, expected: bool) -> None:
-    def tell(scene: Scene) -> None:
-        view = leads(view_of(scene, 1, BATCHES))
-        late = Late(AppendResult(view.replica.key, 5, 2, 3, 100), committed)
-        scene.property.told_late(scene.seen, view, late)
-
-    assert is_broken(waiting_requests.CommittedIsNotLate(), tell) is expected
-
-
 @pytest.mark.parametrize("timeout_ms", [1_000, 5_000])
 def test_writes_that_are_told_to_be_late_are_heard_of_a18(timeout_ms: int) -> None:
     harness = CoreHarness().join(partition(1))
@@ -247,10 +197,8 @@ def test_writes_that_are_told_to_be_late_are_heard_of_a18(timeout_ms: int) -> No
     written = harness.produce(batch(), timeout_ms=timeout_ms)
     harness.tick(2_000)
     if timeout_ms > 2_000:
-        assert not [one for one in heard.facts if one[1] in (ToldLate, WriteRefused)]
+        assert not [one for one in heard.facts if one[1] is WriteRefused]
         return
     assert harness.row(written)[0] == "REQUEST_TIMED_OUT"
-    late, refused = (one for one in heard.facts if one[1] in (ToldLate, WriteRefused))
-    key, fact, ((result, high_watermark),) = late
-    assert (key, fact, result.end_offset, high_watermark) == (KEY, ToldLate, 1, 0)
+    (refused,) = (one for one in heard.facts if one[1] is WriteRefused)
     assert refused == (KEY, WriteRefused, (-1, ErrorCode.REQUEST_TIMED_OUT))

@@ -7,14 +7,12 @@ from typing import Any
 import pytest
 
 from holdfast.controller.core.decisions import Cause, CauseKind, LogEnd
-from holdfast.controller.core.partitions.election import ElectionReason, Rejection
-from holdfast.controller.core.partitions.elr import SetsRule
+from holdfast.controller.core.partitions.election import ElectionReason
 from holdfast.sim.checks.observe.views import ReplicaView
 from holdfast.sim.checks.properties.loss_reports import (
     CeilingsHoldWhatIsCommitted,
     LogsAreToldAsTheyAre,
     LossIsBounded,
-    ReasonsAreTrue,
 )
 from holdfast.sim.checks.properties.replicas import HighWatermarkStaysUnderCeilings
 from holdfast.sim.cluster.world import ClusterSpec
@@ -181,94 +179,3 @@ def test_a_log_is_told_of_as_it_is_r66(told: tuple[int, int], epoch: int, expect
     elected = change(leaderless, CauseKind.LOGS_COMPARED, None, reason, logs=logs, leader=2, isr=(2,))
     said = scene.violation(lambda: scene.property.partition_changed(scene.seen, 0, elected))
     assert (said is not None) is expected
-
-
-BELOW, AT_MIN_ISR = SetsRule.KEPT_BELOW_MIN_ISR, SetsRule.CLEARED_AT_MIN_ISR
-FENCED, UNCLEAN, NOT_IN_ISR = Rejection.FENCED, Rejection.UNCLEAN_SHUTDOWN, Rejection.NOT_IN_ISR
-LEADERLESS: dict[str, Any] = {"leader": None, "isr": (), "elr": (1, 3), "last_known_elr": (2,)}
-HERE: dict[str, Any] = {"leader": 2, "fenced": (3,)}
-
-
-@pytest.mark.parametrize(
-    ("given", "reason", "rule", "rejected", "expected"),
-    [
-        ({"isr": (1, 2)}, None, AT_MIN_ISR, (), False),
-        ({"isr": (1, 2)}, None, BELOW, (), True),
-        ({"isr": (1,), "elr": (2, 3)}, None, BELOW, (), False),
-        ({"isr": (1,), "elr": (2, 3)}, None, AT_MIN_ISR, (), True),
-        ({"isr": (1,), "elr": (2, 3)}, None, SetsRule.ELR_OFF, (), True),
-        ({"leader": 2}, ElectionReason.ISR, AT_MIN_ISR, ((1, FENCED),), False),
-        ({"leader": 2}, None, AT_MIN_ISR, ((1, FENCED),), True),
-        ({"isr": (1, 2)}, ElectionReason.ISR, AT_MIN_ISR, (), True),
-        (LEADERLESS, None, BELOW, ((1, FENCED), (2, UNCLEAN), (3, FENCED)), False),
-        (LEADERLESS, None, BELOW, ((1, FENCED), (2, FENCED), (3, FENCED)), True),
-        (LEADERLESS, None, BELOW, ((1, FENCED), (2, Rejection.NOT_ELIGIBLE), (3, FENCED)), True),
-        (LEADERLESS, None, BELOW, ((1, FENCED), (3, FENCED)), True),
-        (LEADERLESS | {"last_known_elr": ()}, None, BELOW, ((1, FENCED), (2, UNCLEAN), (3, FENCED)), True),
-        (HERE | {"isr": (2, 3)}, ElectionReason.ISR, AT_MIN_ISR, ((1, NOT_IN_ISR),), False),
-        ({"leader": 2, "isr": (2, 3)}, ElectionReason.ISR, AT_MIN_ISR, ((1, NOT_IN_ISR),), True),
-        ({"leader": 2, "replicas": (2, 3)}, ElectionReason.ISR, AT_MIN_ISR, ((1, FENCED),), True),
-        (
-            {"leader": 2, "replicas": (2, 3), "isr": (2, 3)},
-            ElectionReason.ISR,
-            AT_MIN_ISR,
-            ((1, Rejection.NOT_ASSIGNED),),
-            False,
-        ),
-        (HERE, ElectionReason.ISR, AT_MIN_ISR, ((1, NOT_IN_ISR),), True),
-        ({"leader": 2}, ElectionReason.ISR, AT_MIN_ISR, ((1, FENCED), (3, FENCED)), True),
-        (HERE | {"isr": (2, 3)}, ElectionReason.ISR, AT_MIN_ISR, ((1, Rejection.NOT_ELIGIBLE),), True),
-        (
-            HERE | {"isr": (2,), "elr": (3,)},
-            ElectionReason.ELR,
-            BELOW,
-            ((1, Rejection.NOT_ELIGIBLE),),
-            False,
-        ),
-        (HERE | {"isr": (2,), "elr": (3,)}, ElectionReason.ELR, BELOW, ((1, UNCLEAN),), True),
-        (
-            {"leader": 2},
-            ElectionReason.ISR,
-            SetsRule.FORGOTTEN_BY_UNCLEAN_ELECTION,
-            ((1, FENCED),),
-            True,
-        ),
-    ],
-    ids=[
-        "min ISR is reached",
-        "it is, and is told not to be",
-        "it is not",
-        "it is not, and is told to be",
-        "ELR is on",
-        "elected",
-        "for no reason",
-        "no replica was elected",
-        "fenced, and a seat that was lost",
-        "not fenced",
-        "its seat was lost",
-        "nothing is said of one",
-        "no seat was lost",
-        "not in the ISR",
-        "not in the ISR, but fenced is what counts",
-        "fenced, but no replica is what counts",
-        "no replica",
-        "in the ISR",
-        "one was not asked",
-        "others are in the ISR",
-        "the ISR was empty",
-        "it was empty, and no seat was lost",
-        "no unclean election",
-    ],
-)
-def test_what_a_record_says_of_why_is_so_r2(
-    given: dict[str, Any],
-    reason: ElectionReason | None,
-    rule: SetsRule,
-    rejected: tuple[tuple[int, Rejection], ...],
-    expected: bool,
-) -> None:
-    scene = Scene(ReasonsAreTrue())
-    made = change(row(), reason=reason, **{"fenced": (1, 3)} | given)
-    made = replace(made, decision=replace(made.decision, sets_rule=rule, rejected=rejected))
-    said = scene.violation(lambda: scene.property.partition_changed(scene.seen, 0, made))
-    assert (said is not None) is expected, said
