@@ -107,7 +107,8 @@ def story_of(
     complaints: list[str] = []
     for logged in log:
         topic = image.topic(topic_name)
-        is_of_interest = _may_matter(logged.record, topic_name, None if topic is None else topic.topic_id)
+        topic_id = None if topic is None else topic.topic_id
+        is_of_interest = _may_matter(logged.record, topic_name, partition_index, topic_id)
         if is_of_interest:
             image = delta.apply()
             complaints += delta.violations
@@ -144,11 +145,15 @@ def _past_step(change: PastChange, topic_id: bytes) -> Step:
     )
 
 
-def _may_matter(record: MetadataRecord, topic_name: str, topic_id: bytes | None) -> bool:
+def _may_matter(
+    record: MetadataRecord, topic_name: str, partition_index: int, topic_id: bytes | None
+) -> bool:
     match record:
         case TopicRecord():
             return record.name == topic_name
-        case PartitionRecord() | PartitionChangeRecord() | RemoveTopicRecord():
+        case PartitionRecord() | PartitionChangeRecord():
+            return record.topic_id == topic_id and record.partition_index == partition_index
+        case RemoveTopicRecord():
             return record.topic_id == topic_id
         case ConfigRecord():
             owner = (record.resource_type, record.resource_name)

@@ -251,6 +251,13 @@ def test_what_happened_around_the_partition_is_told_in_order() -> None:
     assert told.complaints == ()
 
 
+def test_a_change_of_another_partition_of_the_topic_is_not_told() -> None:
+    told = story(T, "partition t-1 replicas=(3,2,4) min_isr=2", "fence 4", "fence 3")
+    changes = [step for step in told.steps if isinstance(step.logged.record, PartitionChangeRecord)]
+    assert list(map(headline, changes)) == ["isr (1,2,3) -> (1,2)"]
+    assert told.complaints == ()
+
+
 def test_a_topic_made_anew_is_another_life() -> None:
     told = story(T, "fence 1", "delete t", T.replace("(1,2,3)", "(2,3)"), "fence 3")
     lives = list(dict.fromkeys(step.topic_id for step in told.steps))
