@@ -5,7 +5,12 @@ from typing import Any
 import pytest
 
 from holdfast.protocol.errors import ErrorCode
-from holdfast.protocol.messages.quorum import BeginQuorumEpochRequest, VoteRequest, VoteResponse
+from holdfast.protocol.messages.quorum import (
+    BeginQuorumEpochRequest,
+    EndQuorumEpochRequest,
+    VoteRequest,
+    VoteResponse,
+)
 from holdfast.raft.core.control_records import Voter
 from holdfast.raft.core.effects import Answered, Effect, Persist, Reply, RequestReceived, Send, Start, Tick
 from holdfast.raft.core.node import RaftNode
@@ -77,6 +82,20 @@ def test_a_leader_that_the_log_leaves_out_is_followed_where_it_says_where_it_is(
     node = start(2)
     assert ask(node, BeginQuorumEpochRequest("test", 4, 2, 2, "c4:9004"))[0].error_code == ErrorCode.NONE
     assert node.leader_id == 4
+
+
+def test_the_resignation_of_a_stranger_ends_no_epoch() -> None:
+    node = start(2)
+    answer, _ = ask(node, EndQuorumEpochRequest("test", 9, 5, (2,)))
+    assert answer.error_code == ErrorCode.INVALID_REQUEST
+    assert node.raft_epoch == 1
+
+
+def test_a_leader_that_has_removed_itself_resigns() -> None:
+    node = start(2)
+    ask(node, BeginQuorumEpochRequest("test", 4, 2, 2, "c4:9004"))
+    assert ask(node, EndQuorumEpochRequest("test", 4, 2, (2,)))[0].error_code == ErrorCode.NONE
+    assert node.leader_id is None
 
 
 def test_a_leader_that_its_own_log_leaves_out_says_where_it_is() -> None:
