@@ -20,6 +20,7 @@ BANDS = (
     "lying-disks",
     "lost-voter",
     "snapshots",
+    "replaced-voters",
 )
 
 _OPTIONS = (

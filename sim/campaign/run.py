@@ -214,6 +214,10 @@ def _quiesce_and_read(world: World) -> history_rules.History:
     liveness.settle(world, liveness.AFTER_THE_LOAD)
     world.pass_time(_LATE_MS)
     liveness.settle(world, liveness.AT_REST)
+    if world.shape.replaces_voters:
+        liveness.settle(world, liveness.VOTERS_AT_REST)
+    if world.shape.snapshots:
+        liveness.settle(world, liveness.IMAGES_AT_REST)
     for operation in final_operations.operations(world):
         final_operations.fulfil(world, operation, liveness.WITHIN_MS)
     if group_rules.is_judged(world.shape):

@@ -27,6 +27,8 @@ BANDS: dict[str, dict[str, bool]] = {
     "lying-disks": {"every_write": True, "disks_lie": True},
     "lost-voter": {"elr": False, "switches_elr": True, "loses_voter": True},
     "snapshots": {"snapshots": True},
+    # A part that is healed first might be a majority with an empty disk in it.
+    "replaced-voters": {"snapshots": True, "replaces_voters": True, "core_first": False},
 }
 
 #: what both of these are about: which replicas count during a move, and which leads when none is complete
@@ -46,6 +48,7 @@ _BAND_WEIGHTS = {
     "unclean-no-elr": _UNCLEAN_MOVES,
     "unclean-switched-elr": _UNCLEAN_MOVES | {"switch_elr": 4},
     "lost-voter": _WITHOUT_A_VOTER,
+    "replaced-voters": {"replace_voter": 10},
 }
 
 MIXES = ("tuned", "tuned", "swarm", "swarm", "triggers")

@@ -5,6 +5,7 @@ two steps.
 """
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import TypeAlias
 
 from holdfast.broker.core.replicas.partition import Partition, Role
@@ -138,6 +139,21 @@ def have_moves_ended(world: World) -> bool:
     return bool(rows) and not any(row.adding_replicas or row.removing_replicas for _, row in rows)
 
 
+def have_equal_images(world: World) -> bool:
+    """Every node has replayed all that is committed, from the log or from a snapshot, and made the same of
+    it."""
+    images = [node.server.core.committed for node in world.controllers if node.server is not None]
+    images += [broker.node.core.image for broker in world.brokers if broker.node is not None]
+    # The quorum's own records change no image, and the active controller does not count them.
+    found = [replace(image, offset=0) for image in images]
+    return len(found) == len(world.nodes) and all(image == found[0] for image in found)
+
+
+def do_all_vote(world: World) -> bool:
+    """The metadata log names every controller as a voter."""
+    return len(world.named_voters()) == len(world.controllers)
+
+
 def replicas_of(world: World, index: int) -> list[tuple[SimBroker, Partition]]:
     """The live replicas of a partition, by broker."""
     found = []
@@ -166,6 +182,10 @@ AT_REST: tuple[Wanted, ...] = (
     ("L-6 every reader has read all there is", have_readers_read_all),
     ("L-7 no broker keeps what was deleted or moved away (R107)", have_brokers_no_other_logs),
 )
+#: where nodes begin with snapshots
+IMAGES_AT_REST: tuple[Wanted, ...] = (("Q-8 every node has the same image", have_equal_images),)
+#: where disks of voters are replaced
+VOTERS_AT_REST: tuple[Wanted, ...] = (("L-8 every controller is a voter again", do_all_vote),)
 
 
 def settle(world: World, wanted: tuple[Wanted, ...]) -> None:

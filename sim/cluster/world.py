@@ -159,10 +159,17 @@ class ClusterSpec:
     core_first: bool = False
     #: one voter is lost to the end, though all else is healed
     loses_voter: bool = False
+    #: the disks of voters are replaced by empty ones, and operators remove these voters and add them again
+    replaces_voters: bool = False
     #: every node makes a snapshot of the metadata each ten records, and its log begins there
     snapshots: bool = False
     #: limits that only big clusters reach are drawn from tiny values (`sim.cluster.limits`)
     tiny_limits: bool = False
+
+
+def controller_endpoint(node_id: int) -> str:
+    """Where a controller is reached."""
+    return f"c{node_id}:{CONTROLLER_PORT}"
 
 
 def varied(shape: ClusterSpec, stream: Stream) -> ClusterSpec:
@@ -230,7 +237,7 @@ class World:
         voters = range(FIRST_VOTER, FIRST_VOTER + shape.voters)
         self._common = {
             "holdfast.cluster.id": "simulated",
-            "controller.quorum.voters": ",".join(f"{voter}@c{voter}:{CONTROLLER_PORT}" for voter in voters),
+            "controller.quorum.voters": ",".join(f"{id}@{controller_endpoint(id)}" for id in voters),
             "min.insync.replicas": str(shape.min_isr),
             **QUORUM_PROPERTIES,
         }
@@ -356,6 +363,7 @@ class World:
             "listeners": f"CONTROLLER://c{voter}:{CONTROLLER_PORT}",
             "log.dirs": "/data",
             **(SHORT_INTERVALS if self.shape.short_intervals else {}),
+            **({"holdfast.quorum.joins": "true"} if self.shape.replaces_voters else {}),
         }
         controller = SimController(self.around, self._machine(f"c{voter}"), voter, properties)
         controller.drift_ppm = self._drift_ppm()
@@ -496,6 +504,16 @@ class World:
         """What the active controller has committed."""
         controller = self.active_controller()
         return None if controller is None or controller.server is None else controller.server.core.committed
+
+    def named_voters(self) -> dict[int, bytes]:
+        """Directories of the voters that the metadata log names, as committed; empty without an active
+        controller, and as long as the configuration names them."""
+        active = self.active_controller()
+        driver = None if active is None or active.server is None else active.server.driver
+        if driver is None or driver._node is None:
+            return {}
+        named = driver._node.voters_below(driver.committed_offset)
+        return {voter.voter_id: voter.directory_id for voter in named}
 
     def partitions(self) -> list[tuple[int, PartitionRegistration]]:
         """(place, registration) of partitions with load as committed; none without an active controller."""

@@ -60,7 +60,7 @@ AIMED_FAULTS = (
 #: Likewise; played only in the bands that are about them (`sim.campaign.run_spec`).
 BAND_FAULTS = ("strand_move",)
 #: Likewise; played only in some stories of their own, never at the reference load (`sim.campaign.run_spec`).
-STORY_FAULTS = ("late_fetches", "late_logs", "delete_records")
+STORY_FAULTS = ("late_fetches", "late_logs", "delete_records", "replace_voter")
 #: Without a weight in a plan that does not name them.
 ONLY_IF_NAMED = frozenset((*MORE_FAULTS, *AIMED_FAULTS, *BAND_FAULTS, *STORY_FAULTS))
 #: All faults.

@@ -16,6 +16,7 @@ from holdfast.sim.faults.log_dir_faults import FailingDirs
 from holdfast.sim.faults.lost_voter import LostVoter
 from holdfast.sim.faults.names import FAULT_NAMES, NODE_FAULTS, ONLY_IF_NAMED
 from holdfast.sim.faults.partial_heal import HealedSubset
+from holdfast.sim.faults.replaced_voter import ReplacedVoter
 from holdfast.sim.faults.sequences.links import AimedLinks
 from holdfast.sim.faults.sequences.logs import AimedLogs
 from holdfast.sim.faults.sequences.moves import AimedMoves
@@ -69,6 +70,7 @@ class Faults:
         #: controllers that stay down until all is healed
         self._lost_voters: set[str] = set()
         self._lost_for_good = LostVoter(world, self._later)
+        self._replaced = ReplacedVoter(world, self._at, self._kill)
         self._points = Points(world.trace)
         self._dirs = FailingDirs(world, self.budget, self._at)
         disks = DiskFaults(world, self.budget, self._at, self._return_later)
@@ -141,6 +143,7 @@ class Faults:
             | moves.table
             | links.newest
             | self._operations.newest
+            | {"replace_voter": self._replaced.replace}
         )
         for name, act in tables.items():
             self._table[name] = lambda act=act: act(self._stream)  # type: ignore[misc]
@@ -158,6 +161,8 @@ class Faults:
 
     def start(self) -> None:
         """Play the first fault before long, or those of a script each at its time."""
+        if self._world.shape.replaces_voters:
+            self._replaced.start()
         for number, (after_ms, name) in enumerate(self._plan.script):
             self._at(after_ms, partial(self._play_scripted, number, name))
         if not self._plan.script:

@@ -225,6 +225,33 @@ def unregister(broker_id: int) -> Act:
     return Act(run, lambda image: broker_id not in image.brokers)
 
 
+def upgrade_quorum() -> Act:
+    """The metadata log names the voters from now on."""
+
+    async def run(admin: Admin) -> None:
+        await admin.upgrade_quorum(timeout_ms=_TIMEOUT_MS)
+
+    return Act(run)
+
+
+def remove_controller(node_id: int) -> Act:
+    """It is no voter any more."""
+
+    async def run(admin: Admin) -> None:
+        await admin.remove_controller(node_id, timeout_ms=_TIMEOUT_MS)
+
+    return Act(run)
+
+
+def add_controller(node_id: int, endpoint: str) -> Act:
+    """It is a voter, with the disk that it has."""
+
+    async def run(admin: Admin) -> None:
+        await admin.add_controller(node_id, endpoint, timeout_ms=_TIMEOUT_MS)
+
+    return Act(run)
+
+
 def elr_level_name(level: int) -> str:
     """What an act of `set_elr_level` is called on the desk."""
     return f"ELR level {level}"

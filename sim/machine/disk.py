@@ -59,6 +59,8 @@ class SimDisk:
         #: nothing completes before
         self._hangs_until_ns = 0
         self.flush_count = 0
+        #: how often the whole disk was replaced by an empty one
+        self.replacements = 0
         #: the disk as it was after a stop, for a restore (P7)
         self._copy: SimFolder | None = None
         self.copies_next_exit = False
@@ -74,6 +76,12 @@ class SimDisk:
         for node in self.root.cached.values():
             node.lose_power(self.personality, self.stream)
         self.root.sync()
+
+    def replace(self) -> None:
+        """An empty disk takes its place, while no process runs."""
+        self.trace.add("empty", self.name)
+        self.replacements += 1
+        self.root = SimFolder()
 
     def process_ended(self, process: Process) -> None:
         """Locks are free. The page cache lives, with the pages of failed flushes, which count as clean."""

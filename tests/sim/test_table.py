@@ -33,6 +33,7 @@ def test_a_fault_is_played_and_breaks_no_promise(name: str) -> None:
     log_dirs = 2 if name == "fail_dir" else 1
     shape = ROTTEN if name == "keep_copy" else replace(SHAPE, recovery_manager=True, log_dirs=log_dirs)
     shape = replace(shape, brokers=5 if name == "tear_move" else shape.brokers)
+    shape = replace(shape, replaces_voters=name == "replace_voter")
     result = run(Choices("4"), shape, 4, plan=Plan(gap_ms=700, only=(name,)))
     assert result.violation is None, result.as_text()
     assert sum(result.faults.values()) > 0, result.as_text()

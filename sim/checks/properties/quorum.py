@@ -85,17 +85,17 @@ class LegalRoles(Property):
 
 class QuorumEpochs(Property):
     """Q-6 and Q-9: a voter's durable epoch never falls and its durable vote never changes, from one process
-    to the next; within one neither falls what it believes, nor what it knows to be committed."""
+    to the next on one disk; within one neither falls what it believes, nor what it knows to be committed."""
 
     name = "Q-6 EpochsRise"
 
     def __init__(self) -> None:
         #: {process: (epoch, committed offset)}
         self._newest: dict[str, tuple[int, int]] = {}
-        #: {voter: durable epoch}
-        self._durable: dict[int, int] = {}
-        #: {(voter, epoch): for whom}
-        self._votes: dict[tuple[int, int], int] = {}
+        #: {disk of a voter: durable epoch}
+        self._durable: dict[tuple[int, int], int] = {}
+        #: {(disk of a voter, epoch): for whom}
+        self._votes: dict[tuple[tuple[int, int], int], int] = {}
 
     def voter_changed(self, seen: Observer, node: SimController, voter: Snapshot) -> None:
         epoch, committed = self._newest.get(node.process.name, (0, 0))
@@ -109,16 +109,17 @@ class QuorumEpochs(Property):
         voters = {None, *(one.node_id for one in seen.world.controllers)}
         if not {state.voted_for, state.leader_id} <= voters:
             seen.broken(self, None, f"{node.name} knows of no such voter: {state}")
-        durable = self._durable.get(node.node_id, 0)
+        disk = node.node_id, node.machine.sim_disk.replacements
+        durable = self._durable.get(disk, 0)
         if state.raft_epoch < durable:
             seen.broken(self, None, f"{node.name}: durable epoch {state.raft_epoch} after {durable}")
-        self._durable[node.node_id] = state.raft_epoch
+        self._durable[disk] = state.raft_epoch
         if state.voted_for is not None:
-            first = self._votes.setdefault((node.node_id, state.raft_epoch), state.voted_for)
+            first = self._votes.setdefault((disk, state.raft_epoch), state.voted_for)
             if first != state.voted_for:
                 story = f"{node.name} voted for {first} and {state.voted_for} in {state.raft_epoch}"
                 seen.broken(self, None, f"{story} (Q-9)")
-        elif (node.node_id, state.raft_epoch) in self._votes:
+        elif (disk, state.raft_epoch) in self._votes:
             seen.broken(self, None, f"{node.name} has forgotten its vote in {state.raft_epoch} (Q-9)")
 
 
