@@ -51,6 +51,16 @@ def test_many_partitions_stay_below_the_limit_of_open_files(tmp_path: Path) -> N
     assert all(0 < max(step["open_files"]) < 128 for step in data["steps"])
 
 
+def test_each_node_starts_again_after_years_of_changes_and_tells_the_last_ones(tmp_path: Path) -> None:
+    options = ("--changes", "4000", "--partitions", "10", "--snapshot-bytes", "20000")
+    data = run_bench("metadata_log", tmp_path, *options, json_option=("--output", "json"))
+    assert sorted(data["nodes"]) == ["observer 4", "voter 1", "voter 2", "voter 3"]
+    for node in data["nodes"].values():
+        assert 0 < node["disk_mb"] <= node["disk_max_mb"]
+        assert node["explained_changes"] >= 4
+        assert node["restart_s"] > 0
+
+
 def test_consume_reads_everything_decoded_and_raw(tmp_path: Path) -> None:
     data = run_bench("consume", tmp_path, *SMALL, "--consumers", "2")
     found = data["sizes"]["100"]["consumers"]
