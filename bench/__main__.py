@@ -45,18 +45,17 @@ def main(
 
 
 def _all(folder: Path | None, report_file: Path | None, output: str, rest: list[str]) -> None:
-    common = [
-        *(["--dir", str(folder)] if folder is not None else []),
-        *(["--json"] if output == "json" else []),
-    ]
+    place = [] if folder is None else ["--dir", str(folder)]
+    form = (["--json"], ["--output", "json"]) if output == "json" else ([], [])
     answers: dict[str, Answer] = {}
     for name, command, words in (
         ("produce", produce.main, rest),
         ("consume", consume.main, rest),
-        ("failover", failover.main, []),
+        ("failover", failover.main, ["--way", "kill", "--times", "20"]),
         ("recovery", recovery.main, []),
     ):
-        answers[name] = command.main([*common, *words], standalone_mode=False)
+        given = [*form[name == "failover"], *place, *words]
+        answers[name] = command.main(given, standalone_mode=False)
         if output == "text":
             click.echo()
     if report_file is not None:

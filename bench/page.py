@@ -2,15 +2,19 @@
 
 from collections.abc import Mapping, Sequence
 from html import escape
+from itertools import cycle
 from typing import Any
 
 import plotly.graph_objects as go
 
+from holdfast.bench.failover import WAYS, name_of
 from holdfast.bench.report import Answer
 
 #: Readable on a light and on a dark page, as in report.picture.
 _INK, _GRID = "#7c858f", "rgba(124,133,143,0.25)"
 _GOOD, _SLOW, _BAD, _LIMIT = "#2a9d6f", "#c9822b", "#d1495b", "#8a94a0"
+#: of lines that are alike
+_LINES = ((_GOOD, "solid"), (_SLOW, "dash"), (_BAD, "dot"), (_LIMIT, "longdash"))
 _STYLE = """
 :root { color-scheme: light dark; --page:#fbfaf7; --ink:#1d2329; --soft:#5d6670; --line:#d5d8dc }
 @media (prefers-color-scheme: dark) {
@@ -26,6 +30,11 @@ td { padding:4px 16px 4px 0; border-bottom:1px solid var(--line); vertical-align
 
 #: (title, a sentence below it, the picture)
 _Pictures = Sequence[tuple[str, str, go.Figure]]
+_WAITS = (
+    "The longest time between two acknowledgements around the change of leaders, each partition a point; "
+    "of a controller from its end to the next change."
+)
+_COST = "Some partitions are written to; the others only have to get leaders as well."
 _FAILOVER = "From <code>kill -9</code> of a leader to the next acknowledged write, each partition a point."
 
 
@@ -35,12 +44,11 @@ def page(data: Mapping[str, Any], results: list[tuple[str, str]]) -> str:
     pictures = (
         ("Megabytes a second", "Next to what the same machine does without a cluster.", _throughput(data)),
         ("Latency over load", "From when a record should have left, so a stall hides nothing.", _load(data)),
-        ("Failover", _FAILOVER, _failover(data["failover"]["waits_ms"])),
+        ("Failover", _FAILOVER, _failover({"kill -9": data["failover"]["waits_ms"]})),
         ("Growth with partitions", "Three replicas each, on three brokers.", _growth(data)),
     )
     return _page(
-        data["produce"]["mb_s"],
-        data["failover"]["p50_ms"],
+        _headline(data["produce"]["mb_s"], data["failover"]["p50_ms"]),
         data["machine"],
         f"One run of each, {data['seconds']:.0f} s in all: hints, no medians. "
         f"Records of {data['settings']['record_bytes']} bytes.",
@@ -51,7 +59,7 @@ def page(data: Mapping[str, Any], results: list[tuple[str, str]]) -> str:
 
 def page_of_all(answers: Mapping[str, Answer]) -> str:
     """`answers` of `produce`, `consume`, `failover` and `recovery`."""
-    produced, failover = answers["produce"].data, answers["failover"].data
+    produced, (failover,) = answers["produce"].data, answers["failover"].data["cells"]
     runs = produced["runs"]
     best = max(
         (
@@ -71,7 +79,7 @@ def page_of_all(answers: Mapping[str, Answer]) -> str:
             "Records one at a time, and paced below the highest rate, from when each should have left.",
             _all_latency(produced),
         ),
-        ("Failover", _FAILOVER, _failover(failover["waits_ms"])),
+        ("Failover", _FAILOVER, _failover({"kill -9": failover["waits_ms"]})),
         (
             "After a power cut of all nodes",
             f"{answers['recovery'].data['partitions']:,} partitions get leaders by a comparison of logs.",
@@ -82,8 +90,7 @@ def page_of_all(answers: Mapping[str, Answer]) -> str:
         f'<div class="wide"><pre>{escape(answer.text)}</pre></div>' for answer in answers.values()
     )
     return _page(
-        best,
-        failover["wait"]["p50_ms"],
+        _headline(best, failover["wait"]["p50_ms"]),
         produced["machine"],
         f"Medians of {runs} run{'s' if runs > 1 else ''}.",
         "",
@@ -92,19 +99,52 @@ def page_of_all(answers: Mapping[str, Answer]) -> str:
     )
 
 
+def page_of_failover(answer: Answer) -> str:
+    """`answer` of `bench.failover`; of what has failed the page says so."""
+    cells = answer.data["cells"]
+    measured = [cell for cell in cells if cell["waits_ms"]]
+    pictures = []
+    for others in sorted({cell["others"] for cell in measured}):
+        waits = {WAYS[cell["way"]]: cell["waits_ms"] for cell in measured if cell["others"] == others}
+        beside = f", beside {others:,} other partitions" if others else ""
+        pictures.append((f"Time without an answer{beside}", _WAITS, _failover(waits)))
+    if len(pictures) > 1:
+        pictures.insert(0, ("What an election costs", _COST, _over_others(measured)))
+    names = {id(cell): name_of(cell["way"], cell["others"]) for cell in cells}
+    failed = "".join(
+        f"<p>{escape(names[id(cell)])} has failed after {len(cell['waits_ms'])} waits: "
+        f"{escape(cell['error'])}</p>"
+        for cell in cells
+        if cell["error"] is not None
+    )
+    title = "; ".join(f"{names[id(cell)]}: {cell['wait']['p50_ms']:.0f} ms" for cell in measured)
+    how = f"Each way {answer.data['times']} times, {answer.data['seconds']:.0f} s in all; medians above."
+    return _page(
+        title or "nothing was measured",
+        answer.data["machine"],
+        how,
+        failed,
+        pictures,
+        f'<h2>As printed</h2><div class="wide"><pre>{escape(answer.text)}</pre></div>',
+    )
+
+
+def _headline(mb_s: float, back_ms: float) -> str:
+    return f"{mb_s:.0f} MB/s acknowledged by all replicas, back {back_ms:.0f} ms after a kill"
+
+
 def _page(
-    mb_s: float, back_ms: float, machine: Mapping[str, Any], how: str, top: str, pictures: _Pictures,
-    bottom: str = "",
-) -> str:  # fmt: skip
+    title: str, machine: Mapping[str, Any], how: str, top: str, pictures: _Pictures, bottom: str = ""
+) -> str:
     drawn = "".join(
-        f"<h2>{title}</h2><p class=soft>{text}</p>{_html(picture, is_first=number == 0)}"
-        for number, (title, text, picture) in enumerate(pictures)
+        f"<h2>{name}</h2><p class=soft>{text}</p>{_html(picture, is_first=number == 0)}"
+        for number, (name, text, picture) in enumerate(pictures)
     )
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>Holdfast: benchmark</title><style>{_STYLE}</style></head><body><main>"
-        f"<h1>{mb_s:.0f} MB/s acknowledged by all replicas, back {back_ms:.0f} ms after a kill</h1>"
+        f"<h1>{escape(title)}</h1>"
         f'<p class="soft">{machine["cpus"]} x {escape(str(machine["cpu_model"]))}, '
         f"{escape(str(machine['system']))}, Python {machine['python']}, load {machine['load_average']:.1f} "
         f"at the start. {how} Three replicas, acks=all, min.insync.replicas 2.</p>"
@@ -151,16 +191,42 @@ def _load(data: Mapping[str, Any]) -> go.Figure:
     return _dressed(made, "records/s", "ms")
 
 
-def _failover(waits_ms: Sequence[float]) -> go.Figure:
-    waits = sorted(waits_ms)
+def _failover(waits_ms: Mapping[str, Sequence[float]]) -> go.Figure:
+    """Which share of the waits of each name ended within how long."""
     made = go.Figure()
-    made.add_scatter(
-        x=waits, y=[(number + 1) / len(waits) for number in range(len(waits))], mode="lines+markers",
-        line={"color": _GOOD, "shape": "hv"}, hovertemplate="%{y:.0%} within %{x:.0f} ms<extra></extra>",
-    )  # fmt: skip
+    for (name, found), (color, dash) in zip(waits_ms.items(), cycle(_LINES), strict=False):
+        waits = sorted(found)
+        made.add_scatter(
+            x=waits, y=[(number + 1) / len(waits) for number in range(len(waits))], mode="lines+markers",
+            line={"color": color, "dash": dash, "shape": "hv"}, name=name,
+            hovertemplate="%{y:.0%} within %{x:.0f} ms<extra></extra>",
+        )  # fmt: skip
     made.update_yaxes(tickformat=".0%", range=[0, 1.05])
+    if len(waits_ms) > 1:
+        made.update_xaxes(type="log")  # a silent leader takes seconds, the others some tens of ms
+    else:
+        made.update_xaxes(rangemode="tozero")
+    return _dressed(made, "ms", "waits", height=300)
+
+
+def _over_others(cells: Sequence[Mapping[str, Any]]) -> go.Figure:
+    """Percentiles over the number of other partitions, of each way."""
+    made = go.Figure()
+    for way in dict.fromkeys(cell["way"] for cell in cells):
+        rows = sorted((cell for cell in cells if cell["way"] == way), key=lambda cell: int(cell["others"]))
+        for key, name, color, dash in (
+            ("p50_ms", "p50", _GOOD, "solid"),
+            ("p99_ms", "p99", _SLOW, "dash"),
+            ("max_ms", "most", _BAD, "dot"),
+        ):
+            made.add_scatter(
+                x=[row["others"] for row in rows], y=[row["wait"][key] for row in rows],
+                name=f"{WAYS[way]}, {name}", mode="lines+markers", line={"color": color, "dash": dash},
+                hovertemplate=f"{name} %{{y:.0f}} ms beside %{{x}} partitions<extra></extra>",
+            )  # fmt: skip
     made.update_xaxes(rangemode="tozero")
-    return _dressed(made, "ms", "partitions", height=300)
+    made.update_yaxes(rangemode="tozero")
+    return _dressed(made, "other partitions", "ms")
 
 
 def _growth(data: Mapping[str, Any]) -> go.Figure:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from holdfast.bench.page import page_of_all
+from holdfast.bench.page import page_of_all, page_of_failover
 from holdfast.bench.report import Answer
 
 MACHINE = {"cpus": 2, "cpu_model": "<cpu>", "system": "Linux", "python": "3.11", "load_average": 0.5}
@@ -27,7 +27,7 @@ PRODUCED: dict[str, Any] = {
 ANSWERS = {
     "produce": Answer(PRODUCED, "PRODUCE <table>"),
     "consume": Answer({"sizes": {"100": {"consumers": {"1 records": {"mb_s": spread(80.0)}}}}}, "CONSUME"),
-    "failover": Answer({"wait": {"p50_ms": 61.0}, "waits_ms": [60.0, 61.0, 70.0]}, "FAILOVER"),
+    "failover": Answer({"cells": [{"wait": {"p50_ms": 61.0}, "waits_ms": [60.0, 61.0, 70.0]}]}, "FAILOVER"),
     "recovery": Answer(
         {
             "partitions": 2000,
@@ -54,3 +54,32 @@ def test_what_was_printed_is_there_and_nothing_of_it_is_markup() -> None:
     assert all(answer.text.split()[0] in text for answer in ANSWERS.values())
     assert "&lt;table&gt;" in text
     assert "&lt;cpu&gt;" in text
+
+
+def cell(way: str, others: int, waits_ms: list[float], error: str | None = None) -> dict[str, Any]:
+    wait = {"p50_ms": 61.0, "p99_ms": 70.0, "max_ms": 71.0} if waits_ms else None
+    return {"way": way, "others": others, "waits_ms": waits_ms, "wait": wait, "error": error}
+
+
+def page_of_cells(*cells: dict[str, Any]) -> str:
+    data = {"machine": MACHINE, "times": 50, "seconds": 9.0, "cells": cells}
+    return page_of_failover(Answer(data, "FAILOVER <ms>"))
+
+
+def test_each_way_to_lose_a_leader_is_drawn_and_what_has_failed_is_said() -> None:
+    text = page_of_cells(cell("kill", 0, [60.0, 61.0]), cell("pause", 0, [], "b1 <ended>"))
+    assert "kill -9 of a leader: 61 ms" in text
+    assert "SIGSTOP of a leader has failed after 0 waits: b1 &lt;ended&gt;" in text
+    assert text.count("Plotly.newPlot") == 1
+    assert "FAILOVER &lt;ms&gt;" in text
+
+
+def test_what_an_election_costs_is_drawn_over_the_number_of_other_partitions() -> None:
+    text = page_of_cells(cell("kill", 0, [60.0]), cell("kill", 1000, [90.0]))
+    assert text.count("Plotly.newPlot") == 3
+    assert "What an election costs" in text
+    assert "beside 1,000 other partitions" in text
+
+
+def test_a_page_of_nothing_is_a_page() -> None:
+    assert "nothing was measured" in page_of_cells(cell("stop", 0, [], "no cluster"))
