@@ -6,7 +6,6 @@ Decoding is `durability.segments`, which shares nothing with the broker. What ca
 `problem`, so that it is reported and nothing else suffers.
 """
 
-import mmap
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -27,7 +26,7 @@ from holdfast.durability.segments import (
     batch_records,
     log_start,
     parse_log_dirs,
-    read_segment,
+    read_log,
     recovery_points,
     replica_folders,
     segment_paths,
@@ -149,9 +148,9 @@ def folder_rows(folder: ReplicaFolder, *, by_batch: bool) -> Iterator[tuple[Any,
         # first: what is flushed from now on is none of ours
         flushed = recovery_points(str(Path(folder.path).parent)).get((folder.topic, folder.partition), 0)
         yield from _missing_head(place, folder)
-        yield from _batch_rows(place, _read(folder.path), flushed)
+        yield from _batch_rows(place, read_log(folder.path), flushed)
     else:
-        for path, found in _read(folder.path):
+        for path, found in read_log(folder.path):
             yield from _record_rows(place, found, path.name)
 
 
@@ -162,18 +161,6 @@ def _missing_head(place: tuple[Any, ...], folder: ReplicaFolder) -> Iterator[tup
     if first is not None and start is not None and start < int(first.stem):
         problem = f"the log begins at {int(first.stem)}, its leader epochs say at {start}"
         yield (*place, start, None, None, None, None, True, None, first.name, 0, problem)
-
-
-def _read(folder: str) -> Iterator[tuple[Path, SegmentBatch | Torn | None]]:
-    """What is in the segments in log order, None for an empty one."""
-    for path in segment_paths(folder):
-        with path.open("rb") as file:
-            if Path(path).stat().st_size == 0:
-                yield path, None
-                continue
-            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-                for found in read_segment(data, int(path.stem)):
-                    yield path, found
 
 
 def _batch_rows(

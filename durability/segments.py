@@ -33,6 +33,8 @@ UNPACKED_BYTES_MAX = 64 << 20
 #: Folder of the metadata log, which is no topic.
 METADATA_FOLDER = "__cluster_metadata-0"
 HIGH_WATERMARKS = "replication-offset-checkpoint"
+#: Beside the segments of a log of which compaction has removed something.
+_COMPACTED = "cleaner-offset-checkpoint"
 
 
 class Undecodable(ValueError):
@@ -327,6 +329,51 @@ def has_replicas(log_dir: str, topics: Collection[str]) -> bool:
 def segment_paths(folder: str) -> list[Path]:
     """The segment files of a partition folder in offset order."""
     return sorted(path for path in Path(folder).iterdir() if path.suffix == ".log" and path.stem.isdecimal())
+
+
+def read_log(folder: str) -> Iterator[tuple[Path, SegmentBatch | Torn | None]]:
+    """What is in the segments of a partition folder in log order, None for an empty one.
+
+    Compaction writes neighbours as one segment, and deletes the others after that: a crash in between leaves
+    them, until the next start finds them. They are passed over here as there.
+    """
+    before: Path | None = None
+    end = 0
+    for path in segment_paths(folder):
+        if before is not None and int(path.stem) < end and _is_within(path, before, end):
+            continue
+        last: SegmentBatch | Torn | None = None
+        for last in _read_file(path):
+            yield path, last
+        before = path
+        # only a last batch that is whole says where a segment ends
+        end = last.last_offset + 1 if isinstance(last, SegmentBatch) and last.crc_ok else 0
+
+
+def _read_file(path: Path) -> Iterator[SegmentBatch | Torn | None]:
+    with path.open("rb") as file:
+        if path.stat().st_size == 0:
+            yield None
+            return
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            yield from read_segment(data, int(path.stem))
+
+
+def _is_within(path: Path, before: Path, end: int) -> bool:
+    """The segment was merged into the one `before` it, which ends at `end`: what it holds is there, or was
+    removed by compaction. Anything else that lies over another segment is no merge's."""
+    found = list(_read_file(path))
+    if any(isinstance(one, SegmentBatch) and one.last_offset >= end for one in found):
+        return False
+    if (path.parent / _COMPACTED).exists():
+        return True
+    return {_identity(one) for one in found} <= {None, *map(_identity, _read_file(before))}
+
+
+def _identity(found: SegmentBatch | Torn | None) -> object:
+    if isinstance(found, SegmentBatch):
+        return found.base_offset, found.leader_epoch, found.crc, found.crc_ok
+    return found
 
 
 def high_watermarks(log_dir: str) -> dict[tuple[str, int], int] | None:

@@ -1,0 +1,97 @@
+"""Segments that compaction has merged, in each state in which a crash may leave them."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark", reason="needs the extra `spark`")
+
+from holdfast.durability.segment_source import BATCH_SCHEMA, RECORD_SCHEMA, folder_rows
+from holdfast.durability.segments import ReplicaFolder, segment_paths
+from holdfast.protocol.record_batch import Record, encode_batch
+from holdfast.runtime.api import DiskError
+from holdfast.runtime.memory.disk import MemoryDisk
+from tests.cases import slow
+from tests.unit.storage.cleaning import FOLDER, append, clean, latest, open_log, records, updates
+from tests.unit.storage.crashing_disk import Crash, CrashingDisk
+
+
+def rows_of(folder: Path, *, by_batch: bool) -> list[dict[str, Any]]:
+    names = [item.split()[0] for item in (BATCH_SCHEMA if by_batch else RECORD_SCHEMA).split(", ")]
+    found = folder_rows(ReplicaFolder(1, "t", 0, str(folder)), by_batch=by_batch)
+    return [dict(zip(names, row, strict=True)) for row in found]
+
+
+async def copied(disk: MemoryDisk, folder: Path) -> Path:
+    """What is on the disk, as files."""
+    folder.mkdir()
+    for name in await disk.listdir(FOLDER):
+        file = await disk.open(f"{FOLDER}/{name}", create=False)
+        (folder / name).write_bytes(file.read_at(0, file.size))
+        await file.close()
+    return folder
+
+
+@pytest.mark.parametrize("how", [Crash.KILL, *slow(Crash.POWER, Crash.POWER_AFTER_NAMES)])
+async def test_a_crash_at_any_step_of_a_compaction_leaves_a_log_that_is_read_whole(
+    tmp_path: Path, how: Crash
+) -> None:
+    """Until the next start segments lie over the one that they were merged into."""
+    was_done, overlaps = False, 0
+    for step in range(200):
+        crashing = CrashingDisk(MemoryDisk(), how=how)
+        log = await open_log(crashing)
+        await append(log, updates(0, 24))
+        await clean(log)  # what this one makes small, the next one merges
+        before, end = records(log), log.log_end_offset
+        log.cleaning.clean_offset = 0
+        crashing.crash_at = len(crashing.steps) + step
+        try:
+            await clean(log)
+        except DiskError:
+            assert crashing.is_dead
+        was_done = not crashing.is_dead
+        if was_done:
+            crashing.crash()
+        folder = await copied(crashing.inner, tmp_path / str(step))
+        story = f"after {crashing.steps[-3:]}"
+        batches = rows_of(folder, by_batch=True)
+        assert not any(row["damaged"] or row["problem"] for row in batches), story
+        held = [row for row in batches if row["last_offset"] is not None]
+        ends = [row["last_offset"] + 1 for row in held]
+        assert ([row["base_offset"] for row in held], ends[-1]) == ([0, *ends[:-1]], end), story
+        found = {row["key"]: (row["offset"], row["value"]) for row in rows_of(folder, by_batch=False)}
+        assert found == {key: (one.offset, one.value) for key, one in latest(before).items()}, story
+        overlaps += len({row["segment"] for row in batches}) < len(segment_paths(str(folder)))
+        if was_done:
+            break
+    assert was_done
+    assert overlaps
+
+
+def batch(base_offset: int, count: int, epoch: int) -> bytes:
+    found = [Record(base_offset + n, 1, None, b"in epoch %d" % epoch) for n in range(count)]
+    return encode_batch(found, base_offset=base_offset, leader_epoch=epoch)
+
+
+@pytest.mark.parametrize(
+    ("second", "is_passed_over"),
+    [
+        (batch(5, 2, 2), True),
+        (b"", True),
+        (batch(5, 2, 1), False),
+        (batch(5, 2, 2) + batch(7, 1, 2), False),
+        (batch(5, 2, 2)[:-1], False),
+    ],
+    ids=["a copy", "empty", "of another epoch", "it goes on behind the other", "cut"],
+)
+def test_only_what_a_merge_can_leave_is_passed_over(
+    tmp_path: Path, second: bytes, is_passed_over: bool
+) -> None:
+    """The log was never compacted, so a merge changes no batch: a segment that a truncation should have
+    deleted is shown."""
+    (tmp_path / f"{0:020}.log").write_bytes(batch(0, 5, 1) + batch(5, 2, 2))
+    (tmp_path / f"{5:020}.log").write_bytes(second)
+    shown = {row["segment"] for row in rows_of(tmp_path, by_batch=True)}
+    assert (f"{5:020}.log" not in shown) == is_passed_over
