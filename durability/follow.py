@@ -20,7 +20,7 @@ from holdfast.durability.follow_query import FollowOptions, begin_query
 from holdfast.durability.followed_topics import FollowedTopics
 from holdfast.durability.java import NoJava
 from holdfast.durability.ledger import topics_named
-from holdfast.durability.ledger_files import UnreadableLedger, ledger_files
+from holdfast.durability.ledger_files import UnreadableLedger, doubts_of_files, ledger_files
 from holdfast.durability.micro_batches import EARLY_RULES, EXPIRED, FollowState, Step
 from holdfast.durability.session import start_session, stop_session
 from holdfast.durability.spark_errors import SPARK_ERRORS, reason_of
@@ -82,7 +82,8 @@ def follow(
         return inconclusive(f"state folder {options.state}: {error}")
 
     def verdict(*doubts: str) -> Verdict:
-        return verdict_of(state.steps(), topics.named, options.acked_min, (*topics.doubts, *doubts))
+        others = (*topics.doubts, *doubts, *doubts_of_files(options.ledger))
+        return verdict_of(state.steps(), topics.named, options.acked_min, others)
 
     stream = _Stream(spark, options, state, topics, lambda step: on_step(step, verdict()))
     try:

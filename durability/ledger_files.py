@@ -77,9 +77,12 @@ def passed_over(path: str) -> list[str]:
 def _is_passed_over(file: Path) -> bool:
     if file.is_dir():
         return file.is_symlink() or not os.access(file, os.R_OK | os.X_OK)
-    if file.is_file():
-        return not _is_ledger(file) and file.stat().st_size > 0
-    return True
+    try:
+        if file.is_file():
+            return not _is_ledger(file) and file.stat().st_size > 0
+        return bool(file.lstat())
+    except FileNotFoundError:
+        return False  # it has got another name meanwhile
 
 
 def _is_ledger(file: Path) -> bool:

@@ -57,6 +57,7 @@ class LedgerStreamReader(DataSourceStreamReader):
     """Follows ledgers as producers write them, and files that appear; a line is read when it is whole.
 
     An offset is {file: bytes}. Packed files are whole ledgers already: they are read once, when they appear.
+    A file of which read bytes are gone, or a packed one that has changed, is none that can be followed.
     """
 
     def __init__(self, path: str) -> None:
@@ -66,10 +67,13 @@ class LedgerStreamReader(DataSourceStreamReader):
         return {}
 
     def latestOffset(self, start: dict[str, int], limit: Any) -> dict[str, int]:
+        """Raises: UnreadableLedger, OSError."""
         try:
             files = ledger_files(self._path)
         except UnreadableLedger:
             files = []  # not yet
+        for path in files:
+            _check_read(path, start.get(path, 0))
         ends = {path: size for path in files if (size := whole_lines_end(path, start.get(path, 0))) > 0}
         return {**start, **ends}
 
@@ -84,6 +88,13 @@ class LedgerStreamReader(DataSourceStreamReader):
     def read(self, partition: LedgerPartition) -> Iterator[pa.RecordBatch]:
         for wanted in partition.ranges:
             yield from read_rows(wanted)
+
+
+def _check_read(path: str, was_read: int) -> None:
+    """Raises: UnreadableLedger when the file is not the one of which so many bytes were read; OSError."""
+    size = Path(path).stat().st_size
+    if was_read and (size != was_read if is_packed(path) else size < was_read):
+        raise UnreadableLedger(f"{path}: {was_read} bytes of it were read, and it has {size} now")
 
 
 def whole_lines_end(path: str, start: int) -> int:

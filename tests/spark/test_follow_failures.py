@@ -228,6 +228,18 @@ def test_a_cluster_that_does_not_answer_between_two_attempts_is_asked_again(
     assert (verdict.exit_code, verdict.doubts) == (0, ())
 
 
+def test_files_that_are_passed_over_are_in_doubt_while_they_are_there(
+    planted: Planted, tmp_path: Path
+) -> None:
+    other = tmp_path / "ledger" / "r.q.1.log"
+    other.write_text(lines(2))
+    verdict = planted.run(("completes 0",))
+    doubt = f"ledger: files that are no ledgers by their names were passed over: {other}"
+    assert (verdict.exit_code, verdict.doubts) == (6, (doubt,))
+    other.unlink()
+    assert planted.run(("looks for news", "finds none")).exit_code == 0
+
+
 @pytest.mark.parametrize("text", ["", "null", "[]", "{}", '{"topic_ids": [], "withdrawn": {}}'])
 @pytest.mark.parametrize("name", ["topics.json", "steps/3.json"])
 def test_a_state_folder_that_cannot_be_read_is_named(

@@ -12,6 +12,7 @@ pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from holdfast.client.core.history import RowWriter
+from holdfast.durability.ledger_files import UnreadableLedger
 from holdfast.durability.ledger_source import LedgerStreamReader, whole_lines_end
 
 ROWS = RowWriter("run", "p")
@@ -49,6 +50,29 @@ def test_a_packed_ledger_that_appears_is_read_whole(tmp_path: Path) -> None:
     offset, found = read_on(tmp_path, {})
     assert found == [0, 1]
     assert read_on(tmp_path, offset) == (offset, [])
+
+
+@pytest.mark.parametrize(
+    ("name", "before", "after"),
+    [
+        ("r.jsonl", line(0) + line(1), line(0)),
+        ("r.jsonl.gz", line(0), line(0) + line(1)),
+        ("r.jsonl.gz", line(0) + line(1), line(0)),
+    ],
+    ids=["read lines are gone", "packed, and it grew", "packed, and it shrank"],
+)
+def test_a_file_that_is_not_what_was_read_is_followed_no_further(
+    tmp_path: Path, name: str, before: str, after: str
+) -> None:
+    def write(text: str) -> int:
+        data = text.encode()
+        return (tmp_path / name).write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
+
+    size = write(before)
+    offset, _ = read_on(tmp_path, {})
+    now = write(after)
+    with pytest.raises(UnreadableLedger, match=f"{name}: {size} bytes of it were read, and it has {now} now"):
+        read_on(tmp_path, offset)
 
 
 @pytest.mark.parametrize(
