@@ -271,14 +271,19 @@ def verdict_of(
         doubts.append(
             f"{facts[EXPIRED]} answered sends lie before the beginning of their logs (retention): not judged"
         )
-    if facts["acked"] < max(1, acked_min):
-        doubts.append(f"{facts['acked']} acknowledged sends (acks=all) are too few to prove anything")
+    notes = ["followed: only rules that can be sure early were asked; judge the whole afterwards"]
+    if facts["acked"] > facts["ok"]:
+        notes.append(f"{facts['acked'] - facts['ok']} acknowledged sends were not seen in their place so far")
+    if facts["ok"] < max(1, acked_min):
+        doubts.append(
+            f"{facts['ok']} acknowledged sends (acks=all) were seen in their place: too few to prove anything"
+        )
     return Verdict(
         counts=dict(counts),
         samples=samples,
         facts={**facts, "topics": list(topics)},
         doubts=tuple(doubts),
-        notes=("followed: only rules that can be sure early were asked; judge the whole afterwards",),
+        notes=tuple(notes),
     )
 
 

@@ -92,14 +92,11 @@ _SUMS = (
     "sent", "acked", "weakly_acked", "refused", "unknown", "unanswered", "with_fields",
     "answers_without_send", "repeated_sends", "contradictions",
 )  # fmt: skip
+REPEATED = "sends written down more than once: (run, producer, topic, pseq) must be unique"
 #: Defects that are seen in several lines together: (sum, condition, words).
-_DEFECTS = (
+DEFECTS = (
     ("answers_without_send", "invokes = 0", "answers to sends that were never written down"),
-    (
-        "repeated_sends",
-        "invokes > 1",
-        "sends written down more than once: (run, producer, topic, pseq) must be unique",
-    ),
+    ("repeated_sends", "invokes > 1", REPEATED),
     ("contradictions", "contradictory", "sends with answers that contradict each other or their acks"),
 )
 _SHOWN_MAX = 5
@@ -224,7 +221,7 @@ def _totals_of(spark: Any, files: list[str]) -> Totals:
         shown = "; ".join(row.text for row in problems[:_SHOWN_MAX])
         raise UnreadableLedger(f"{problems[0].total} lines that are no ledger lines: {shown}")
     sums = {name: sum(row[name] for row in rows) for name in _SUMS}
-    for name, condition, what in _DEFECTS:
+    for name, condition, what in DEFECTS:
         if sums[name]:
             raise UnreadableLedger(f"{sums[name]} {what}: {_an_example(spark, files, condition)}")
     check_writers([(row.topic, row.producer, row.first_pseq, row.last_pseq, row.run) for row in rows])

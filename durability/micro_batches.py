@@ -15,8 +15,8 @@ from typing import Any
 from pyspark.sql import functions as F
 
 from holdfast.durability.followed_topics import FollowedTopics
-from holdfast.durability.ledger import SENDS_SQL
-from holdfast.durability.ledger_lines import PROBLEM, TOPIC_ID
+from holdfast.durability.ledger import DEFECTS, REPEATED, SENDS_SQL
+from holdfast.durability.ledger_lines import INFO, PROBLEM, TOPIC_ID
 from holdfast.durability.rules import PAIRS_SQL
 from holdfast.durability.session import local_path, local_source
 from holdfast.durability.state_files import read_json, write_whole
@@ -150,6 +150,7 @@ FROM (SELECT topic, partition, offset, run, producer, pseq,
       FROM pairs WHERE acked GROUP BY topic, partition, offset, run, producer, pseq) a
 JOIN positions c ON c.topic = a.topic AND c.partition = a.partition
 LEFT ANTI JOIN unreadable u ON u.topic = a.topic AND u.partition = a.partition AND u.offset = a.offset
+LEFT ANTI JOIN repeated r ON r.topic = a.topic AND r.producer = a.producer AND r.pseq = a.pseq
 WHERE NOT is_there AND a.offset < c.next_offset
 UNION ALL
 SELECT 'lost', topic, partition, offset, NULL, producer, pseq,
@@ -162,12 +163,27 @@ SELECT log_topic AS topic, log_partition AS partition, log_offset AS offset FROM
 UNION ALL
 SELECT topic, partition, offset FROM found_before WHERE class = 'corrupt'
 """
-#: Sends that wait for an answer or for their record. A send that was refused or found is settled.
+#: Acknowledged sends that are not in their place although the log was read past it.
+_MISSING_SQL = f"""
+SELECT DISTINCT p.topic, p.producer, p.pseq FROM pairs p
+JOIN positions c ON c.topic = p.topic AND c.partition = p.partition
+LEFT ANTI JOIN found_before f
+  ON f.class IN ('lost', 'moved', '{EXPIRED}') AND f.topic = p.topic AND f.partition = p.partition
+     AND f.offset = p.offset AND f.producer = p.producer AND f.pseq = p.pseq
+WHERE p.acked AND NOT coalesce(p.log_partition = p.partition AND p.log_offset = p.offset, false)
+  AND p.offset < c.next_offset
+"""
+#: Those of them that an earlier micro-batch has found: their lines came again.
+_REPEATED_SQL = "SELECT * FROM missing LEFT SEMI JOIN placed_before USING (topic, producer, pseq)"
+_REPEATED_SCHEMA = "topic string, producer string, pseq long"
+#: Sends that wait for an answer or for their record. A send that was refused or found is settled; so is one
+#: whose lines were told to be none of a ledger.
 _OPEN_SENDS_SQL = """
 SELECT CASE WHEN answers > 0 THEN 3 ELSE 1 END AS kind, run, producer, pseq, topic, partition, value_crc32c,
        acks, outcome, offset, leader_epoch, t0, t1, timestamp_ms, key_crc32c, headers_crc32c
 FROM sends LEFT ANTI JOIN settled USING (topic, producer, pseq)
-WHERE NOT refused
+LEFT ANTI JOIN repeated USING (topic, producer, pseq)
+WHERE NOT refused AND invokes > 0
 """
 _SETTLED_SQL = """
 SELECT topic, partition, log_offset AS offset, producer, pseq, acked, acked AND perfect AS ok
@@ -196,7 +212,7 @@ class Step:
     samples: Mapping[str, Sequence[Mapping[str, Any]]]
     #: sent, acked, ok and served: how many of each were new
     facts: Mapping[str, int]
-    #: lines that are none of a ledger
+    #: lines that are none of a ledger, alone or together
     doubts: tuple[str, ...] = ()
     #: topic that a line names -> topic ids that acknowledged
     topic_ids: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -255,7 +271,8 @@ class FollowState:
             before = self._of_judged(self._read(spark, name, schema, [batch - 1]))
             before.createOrReplaceTempView(f"{name}_before")
         lines.unionByName(spark.table("open_sends_before")).createOrReplaceTempView("ledger_lines")
-        _view(spark, "sends", f"SELECT * FROM ({SENDS_SQL}) WHERE pseq >= 0")
+        sends = _without_answers_that_prove_nothing(spark.sql(SENDS_SQL).where("pseq >= 0"))
+        sends.localCheckpoint().createOrReplaceTempView("sends")
         _view(spark, "positions", _POSITIONS_SQL)
         _view(spark, "log", _LOG_SQL)
         _view(spark, "pairs", _WITH_UNKNOWN_SQL)
@@ -273,8 +290,10 @@ class FollowState:
         facts["ok"] = spark.table("settled").where("ok").count()
         facts[EXPIRED] = counts.pop(EXPIRED, 0)
         problems = lines.where(F.col("kind") == PROBLEM).select("run").limit(3) if row.problems else None
-        doubts = () if problems is None else tuple(f"ledger: {one.run}" for one in problems.collect())
-        return Step(batch, counts, samples, facts, doubts, topic_ids)
+        doubts = [] if problems is None else [one.run for one in problems.collect()]
+        doubts += _defects(spark.table("sends"), spark.table("repeated"))
+        said = tuple(f"ledger: {doubt}" for doubt in doubts)
+        return Step(batch, counts, samples, facts, said, topic_ids)
 
     def _of_judged(self, frame: Any) -> Any:
         """The rows without those of topics of which nothing more is said."""
@@ -298,7 +317,9 @@ class FollowState:
         self._read(spark, "found", _FOUND_SCHEMA, range(batch)).createOrReplaceTempView("found_before")
         is_cut = not spark.table("positions").where("cut_at IS NOT NULL").isEmpty()
         has_unpaired = not spark.table("pairs").where("NOT known AND state = 'good'").isEmpty()
-        earlier = range(batch) if is_cut or has_unpaired else ()
+        _view(spark, "missing", _MISSING_SQL)
+        is_missing = not spark.table("missing").isEmpty()
+        earlier = range(batch) if is_cut or has_unpaired or is_missing else ()
         placed = self._read(spark, "placed", _PLACED_SCHEMA, earlier)
         stale = self._read(spark, "stale", _PLACED_SCHEMA, earlier)
         names = ["topic", "partition", "offset", "producer", "pseq"]
@@ -306,6 +327,7 @@ class FollowState:
         for name, sql, schema, is_any in (
             ("stale", _STALE_SQL, f"{_PLACED_SCHEMA}, cut_at long", is_cut),
             ("unpaired", _UNPAIRED_SQL, _UNPAIRED_SCHEMA, has_unpaired),
+            ("repeated", _REPEATED_SQL, _REPEATED_SCHEMA, is_missing),
         ):
             if is_any:
                 _view(spark, name, sql)
@@ -363,6 +385,33 @@ def _view(spark: Any, name: str, sql: str) -> None:
     """Compute a view once. What is built on it begins at its rows, not at its plan, which would be analysed
     once for each use."""
     spark.sql(sql).localCheckpoint().createOrReplaceTempView(name)
+
+
+def _without_answers_that_prove_nothing(sends: Any) -> Any:
+    """Of a send whose lines contradict each other it is not known what became of it."""
+    is_odd = F.col("contradictory") | (F.col("invokes") != 1)
+    for name in ("acked", "weakly_acked", "refused"):
+        sends = sends.withColumn(name, F.col(name) & ~is_odd)
+    sends = sends.withColumn("unknown", F.col("unknown") | is_odd)
+    return sends.withColumn("outcome", F.when(is_odd, INFO).otherwise(F.col("outcome")))
+
+
+def _defects(sends: Any, repeated: Any) -> list[str]:
+    """What is wrong with lines together, with one send each."""
+    named = F.struct("topic", "producer", "pseq")
+    conditions = [F.expr(condition) for _, condition, _ in DEFECTS]
+    row = sends.agg(
+        *(F.count_if(condition) for condition in conditions),
+        *(F.min(F.when(condition, named)) for condition in conditions),
+    ).first()
+    found = [(words, row[n], row[len(DEFECTS) + n]) for n, (_, _, words) in enumerate(DEFECTS)]
+    if not repeated.isEmpty():
+        found.append((REPEATED, *repeated.agg(F.count("*"), F.min(named)).first()))
+    return [
+        f"{count} {words}, such as {one.producer} record {one.pseq} of topic {one.topic}"
+        for words, count, one in found
+        if count
+    ]
 
 
 def _topic_ids(row: Any) -> dict[str, list[str]]:

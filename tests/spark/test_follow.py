@@ -137,10 +137,51 @@ def test_a_micro_batch_that_spark_repeats_says_the_same_again(spark: Any, tmp_pa
     }  # fmt: skip
 
 
-def test_few_acknowledgements_prove_nothing() -> None:
-    step = Step(0, {}, {}, {"acked": 1})
-    assert verdict_of([step], ("t",), 2).exit_code == 6
-    assert verdict_of([step, Step(1, {}, {}, {"acked": 1})], ("t",), 2).exit_code == 0
+def test_few_acknowledged_records_in_their_place_prove_nothing() -> None:
+    first, second = (Step(number, {}, {}, {"acked": 2, "ok": 1}) for number in (0, 1))
+    assert verdict_of([first], ("t",), 2).exit_code == 6
+    verdict = verdict_of([first, second], ("t",), 2)
+    assert verdict.exit_code == 0
+    assert verdict.notes[1:] == ("2 acknowledged sends were not seen in their place so far",)
+
+
+TWICE = "sends written down more than once"
+UNKNOWN_SEND = "answers to sends that were never written down"
+CONTRADICTION = "sends with answers that contradict each other or their acks"
+#: Micro-batches of ledgers that are none, each with what is in doubt.
+DOUBTFUL: dict[str, list[tuple[tuple[Event, ...], str | None]]] = {
+    "lines that come again": [
+        ((*acked(0, 0), there(0, 0)), None),
+        ((*acked(0, 0), *acked(1, 1), there(1, 1)), TWICE),
+        ((*acked(2, 2), there(2, 2)), None),
+    ],
+    "an answer that comes again": [
+        ((*acked(0, 0), there(0, 0)), None), ((answered(0, 1), *acked(1, 1), there(1, 1)), UNKNOWN_SEND),
+    ],
+    "two sends of one number": [((sent(0), *acked(0, 0), there(0, 0)), TWICE)],
+    "two answers": [((*acked(0, 0), answered(0, 1), there(0, 0), *acked(1, 1), there(1, 1)), CONTRADICTION)],
+    "an answer that denies the one before": [
+        ((*acked(0, 0),), None), ((answered(0, None, REFUSED), there(0, 0)), CONTRADICTION),
+    ],
+    "an answer of other acks": [((sent(0), answered(0, 0, WEAK), there(0, 0)), CONTRADICTION)],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=() if name == "lines that come again" else pytest.mark.long)
+        for name in DOUBTFUL
+    ],
+)
+def test_lines_that_are_none_of_one_ledger_are_in_doubt_and_no_loss(
+    spark: Any, tmp_path: Path, name: str
+) -> None:
+    for number, (events, doubt) in enumerate(DOUBTFUL[name]):
+        step = FollowState(tmp_path).take(frame_of(spark, events), number)
+        assert step.counts == {}
+        assert len(step.doubts) == (doubt is not None)
+        assert all(said.startswith(f"ledger: 1 {doubt}") for said in step.doubts), step.doubts
 
 
 # --- the whole of it: files that grow, a log that is truncated, and a restart ------------------------------
