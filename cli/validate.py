@@ -142,6 +142,9 @@ def command(
             "--follow goes with --ledger alone, without --log-dirs, --report, --tables, --one-clock and "
             "--history"
         )
+    for option, written in (("--follow", state), ("--metrics", metrics)):
+        if written is not None and Path(written).resolve().is_relative_to(Path(given).resolve()):
+            raise click.UsageError(f"{option} {written} is within the ledger: what is written is no ledger")
     folders = parse_log_dirs(log_dirs)
     for folder in ",".join(folders.values()).split(",") if folders and master.startswith("local") else ():
         if not Path(folder).is_dir():

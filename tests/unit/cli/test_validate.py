@@ -44,6 +44,20 @@ def test_what_does_not_go_with_following_is_refused(tmp_path: Path, more: tuple[
     assert (result.exit_code, "--follow" in result.output) == (2, True), result.output
 
 
+@pytest.mark.parametrize(
+    ("state", "metrics", "named"), [("ledger/state", "m.prom", "--follow"), ("s", "ledger/m", "--metrics")]
+)
+def test_following_writes_nothing_among_the_ledgers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, state: str, metrics: str, named: str
+) -> None:
+    """It would read it, and doubt it."""
+    monkeypatch.chdir(tmp_path)
+    Path("ledger").mkdir()
+    arguments = ["--ledger", "ledger", "--bootstrap-server", "127.0.0.1:1", "--follow", state]
+    result = CliRunner().invoke(command, [*arguments, "--metrics", metrics])
+    assert (result.exit_code, f"{named} ledger/" in result.output) == (2, True), result.output
+
+
 def test_a_log_dir_that_is_not_there_is_named_before_spark_starts(tmp_path: Path) -> None:
     arguments = ["--ledger", str(tmp_path), "--bootstrap-server", "127.0.0.1:1"]
     result = CliRunner().invoke(command, [*arguments, "--log-dirs", f"1={tmp_path},{tmp_path}/gone"])
