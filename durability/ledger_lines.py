@@ -210,8 +210,9 @@ def _blocks(wanted: LedgerRange) -> Iterator[_Block | str]:
 
 def _rows_of(wanted: LedgerRange, block: _Block, seen: _Seen) -> Iterator[pa.RecordBatch]:
     try:
+        block.data.decode()  # Arrow's reader takes any bytes for text
         lines = _parsed(block.data)
-    except pa.ArrowInvalid:
+    except (UnicodeDecodeError, pa.ArrowInvalid):
         yield from _rows_one_by_one(wanted, block, seen)
         return
     if lines.num_rows == 0:

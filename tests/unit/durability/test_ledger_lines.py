@@ -195,6 +195,14 @@ def test_a_line_that_is_none_is_named_and_the_others_are_read(
     assert sorted(row["pseq"] for row in rows if row["kind"] in (INVOKE, PAIR)) == [0, 2]
 
 
+@pytest.mark.parametrize("line", [SENDS[1], ANSWERS[1]], ids=["a send", "an answer"])
+def test_a_line_whose_text_is_no_utf_8_is_named(tmp_path: Path, line: str) -> None:
+    path = tmp_path / "run.p.jsonl"
+    path.write_bytes(SENDS[0].encode() + line.encode().replace(b'"producer":"p', b'"producer":"\xff') + b"\n")
+    (found,) = [row["run"] for row in rows_of(path) if row["kind"] == PROBLEM]
+    assert found.startswith(f"{path}, line 2: no JSON"), found
+
+
 def test_two_objects_on_one_line_are_both_read(tmp_path: Path) -> None:
     rows = rows_of(written(tmp_path, SENDS[0] + SENDS[1].rstrip() + ANSWERS[1]))
     assert [(row["kind"], row["pseq"]) for row in rows] == [(PAIR, 1), (INVOKE, 0)]
