@@ -5,9 +5,10 @@ The format is docs/validate-your-own-client.md's. Knows nothing of files nor of 
 """
 
 import hashlib
-import json
 import re
 from typing import Any, NamedTuple
+
+from holdfast.durability.ledger_files import object_of
 
 #: The names that the rules see. Lines have no order among each other, so no rule of order is asked.
 RUN, PRODUCER = "foreign", "client"
@@ -35,12 +36,9 @@ class ForeignRow(NamedTuple):
 
 def foreign_row(line: bytes) -> ForeignRow | str:
     """What a line says, or why it is none."""
-    try:
-        row = json.loads(line)
-    except ValueError:
-        return "no JSON"
-    if not isinstance(row, dict):
-        return "no JSON object"
+    row = object_of(line)
+    if isinstance(row, str):
+        return row
     topic, value = row.get("topic"), row.get("value_sha256")
     if not isinstance(topic, str) or not topic:
         return f"topic {topic!r}: expected a name"

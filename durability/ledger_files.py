@@ -149,14 +149,9 @@ def is_object(line: bytes) -> bool:
 
 def problem_of(line: bytes, run: str | None = None) -> str | None:
     """Why a line is none of a ledger (of this run); None when it is one."""
-    try:
-        row = json.loads(line, object_pairs_hook=_once)
-    except _Twice as error:
-        return f"says {error} twice"
-    except ValueError:
-        return "no JSON"
-    if not isinstance(row, dict):
-        return "no JSON object"
+    row = object_of(line)
+    if isinstance(row, str):
+        return row
     for name, value in row.items():
         if value is None:
             continue
@@ -166,6 +161,17 @@ def problem_of(line: bytes, run: str | None = None) -> str | None:
         if bits and not _is_number(value, bits):
             return f"{name} is no whole number of {bits + 1} bits"
     return _problem_of_row(row, run)
+
+
+def object_of(line: bytes) -> dict[str, Any] | str:
+    """The object that a line is, or why it is none."""
+    try:
+        row = json.loads(line, object_pairs_hook=_once)
+    except _Twice as error:
+        return f"says {error} twice"
+    except ValueError:
+        return "no JSON"
+    return row if isinstance(row, dict) else "no JSON object"
 
 
 class _Twice(ValueError):

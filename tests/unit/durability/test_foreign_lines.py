@@ -66,6 +66,11 @@ def test_what_is_not_understood_has_a_reason(row: object, problem: str) -> None:
     assert found.startswith(problem)
 
 
+def test_a_line_that_says_something_twice_says_nothing() -> None:
+    line = json.dumps(ANSWERED).replace('"offset": 5', '"offset": 4, "offset": 5')
+    assert foreign_row(line.encode()) == "says offset twice"
+
+
 def test_lines_are_named_and_only_the_last_may_be_cut(tmp_path: Path) -> None:
     path = tmp_path / "sends.jsonl"
     good = json.dumps(SENT) + "\n"
