@@ -33,6 +33,7 @@ TESTED_WITH = {
     "holdfast.broker.core.requests.request_paths": "broker/test_replica_manager.py",
     "holdfast.client.core.groups.offset_requests": "client/groups/test_membership.py",
     "holdfast.client.core.partition_fetch": "client/test_fetcher.py",
+    "holdfast.controller.core.pending_writes": "controller/test_quorum_controller.py",
     "holdfast.kafka_listener.core.apis.cluster": "kafka_listener/test_translations.py",
     "holdfast.kafka_listener.core.apis.configs": "kafka_listener/test_translations.py",
     "holdfast.kafka_listener.core.apis.fetch": "kafka_listener/test_translations.py",

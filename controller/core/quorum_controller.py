@@ -6,12 +6,12 @@ has committed; losing the leadership sets `latest = committed`. The decisions ar
 `replication_control` and `topics`.
 """
 
-from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from holdfast.controller.core import producer_ids
+from holdfast.controller.core.active_timers import ActiveTimers
 from holdfast.controller.core.answers import WRITES, refusal, undecided
 from holdfast.controller.core.brokers.cluster_control import ClusterControl
 from holdfast.controller.core.brokers.departures import SLICE_RECORDS_MAX
@@ -53,6 +53,7 @@ from holdfast.controller.core.partitions.partition_pass import PartitionPass
 from holdfast.controller.core.partitions.proposal_order import ProposalOrder
 from holdfast.controller.core.partitions.replication_control import ReplicationControl
 from holdfast.controller.core.partitions.unclean_recovery import AnswerValidity, UncleanRecovery
+from holdfast.controller.core.pending_writes import PendingWrite, PendingWrites
 from holdfast.metadata.delta import MetadataDelta
 from holdfast.metadata.history import CommittedRecord, MetadataHistory, committed_record
 from holdfast.metadata.ids import PartitionId
@@ -79,21 +80,6 @@ from holdfast.runtime.stats import Level, LogLine
 
 #: Bytes of records in one atomic batch; raft accepts twice as many.
 APPEND_BYTES_MAX = 4 << 20
-
-
-@dataclass(slots=True)
-class _Pending:
-    """Records that are appended and not committed, and the answers that wait for their commit."""
-
-    #: end offset of the records, exclusive
-    end_offset: int
-    #: image after them
-    image: MetadataImage
-    drafted_ms: int
-    #: leaders elected by them
-    elections: int
-    #: (request, answer)
-    answers: list[tuple[RequestReceived, Any]] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -144,14 +130,12 @@ class QuorumController:
         self._next_offset = 0
         #: the quorum waits for a place for its own record
         self._are_voters_wanted = False
-        self._pending: deque[_Pending] = deque()
-        self._waiting_answers = 0
+        self._pending = PendingWrites()
         #: own committed entries inside a batch that is not committed to its end
         self._unapplied: list[Entry] = []
         #: end of the last record that is not a NoOp
         self._change_offset = 0
-        self._next_noop_ms: int | None = None
-        self._next_unclean_pass_ms: int | None = None
+        self._timers = ActiveTimers(config.unclean_election_interval_ms, config.max_idle_interval_ms)
         self._counts = ControllerCounts()
         self._decisions = DecisionRing()
         self._durations = Durations()
@@ -248,8 +232,7 @@ class QuorumController:
             self._recovery.next_deadline_ms(),
             self._questions.next_deadline_ms(),
             self._balance.next_deadline_ms(),
-            self._next_noop_ms,
-            self._next_unclean_pass_ms,
+            self._timers.next_deadline_ms(),
         )
         return min((deadline for deadline in deadlines if deadline is not None), default=None)
 
@@ -318,8 +301,8 @@ class QuorumController:
             return [Respond(event.request_id, self._read(event))]
         if not self._is_active:
             return [Respond(event.request_id, refusal(message, ErrorCode.NOT_CONTROLLER, self._who_leads()))]
-        if self._waiting_answers >= self._config.waiting_requests_max:
-            text = f"{self._waiting_answers} requests wait for the quorum; try again later"
+        if self._pending.answer_count >= self._config.waiting_requests_max:
+            text = f"{self._pending.answer_count} requests wait for the quorum; try again later"
             return [Respond(event.request_id, refusal(message, ErrorCode.REQUEST_LIMIT_REACHED, text))]
         return self._write(lambda draft: self._answer(draft, event, now_ms), now_ms, event)
 
@@ -410,21 +393,18 @@ class QuorumController:
             self._next_offset = draft.next_offset
             reasons = [entry.decision.reason for entry in draft.decisions]
             elected = [reason for reason in reasons if reason is not None]
-            self._pending.append(_Pending(draft.next_offset, draft.image, now_ms, len(elected)))
+            self._pending.add(PendingWrite(draft.next_offset, draft.image, now_ms, len(elected)))
             self._counts.records_appended += len(draft.records)
             for reason in elected:
                 self._counts.elections[reason] += 1
             self._decisions.extend(draft.decisions)
             if any(type(record) is not NoOpRecord for record in draft.records):
                 self._change_offset = draft.next_offset
-            self._next_noop_ms = now_ms + self._config.max_idle_interval_ms
-            if not self._config.max_idle_interval_ms:
-                self._next_noop_ms = None
+            self._timers.appended(now_ms)
         if request is not None:
             if self._pending:
                 # decided on uncommitted state: the answer waits for the commit (K20)
-                self._pending[-1].answers.append((request, answer))
-                self._waiting_answers += 1
+                self._pending.hold(request, answer)
             else:
                 effects.append(Respond(request.request_id, answer))
         return effects
@@ -468,15 +448,13 @@ class QuorumController:
         # not while a broker leaves in slices: it counts as active until the last, and would be elected again
         if self._is_taking_over and not self._cluster.departures.is_busy:
             effects += self._write(self._elect_after_take_over, now_ms)
-        if self._next_unclean_pass_ms is not None and now_ms >= self._next_unclean_pass_ms:
-            self._next_unclean_pass_ms = self._unclean_pass_after(now_ms)
+        if self._timers.take_unclean_pass(now_ms):
             effects += self._write(self._replication.elect_unclean, now_ms)
         if self._balance.is_due(now_ms):
             effects += self._write(
                 lambda draft: self._balance.run(draft, now_ms, self._cluster.is_short), now_ms
             )
-        if self._next_noop_ms is not None and now_ms >= self._next_noop_ms:
-            self._next_noop_ms = now_ms + self._config.max_idle_interval_ms
+        if self._timers.take_noop(now_ms):
             # only while a broker has to report that it applied the last change: an idle log does not grow
             if self._cluster.waits_for_progress(self._latest, self._change_offset, now_ms):
                 effects += self._write(lambda draft: draft.write(NoOpRecord()), now_ms)
@@ -512,11 +490,6 @@ class QuorumController:
         )
         return [LogLine(Level.WARNING, text)]
 
-    def _unclean_pass_after(self, now_ms: int) -> int:
-        """The next multiple of the interval (F38)."""
-        interval_ms = self._config.unclean_election_interval_ms
-        return (now_ms // interval_ms + 1) * interval_ms
-
     # --- the quorum --------------------------------------------------------------------------------------
 
     def _on_committed(self, event: EntriesCommitted, now_ms: int) -> list[Effect]:
@@ -528,10 +501,8 @@ class QuorumController:
         # own records: the images after them are known
         self._unapplied += event.entries
         before = self._committed
-        while self._pending and self._pending[0].end_offset <= event.committed_offset:
-            pending = self._pending.popleft()
+        for pending in self._pending.take_committed(event.committed_offset):
             self._committed = pending.image
-            self._waiting_answers -= len(pending.answers)
             self._durations.elected(pending.elections, pending.drafted_ms, now_ms)
             effects += [Respond(request.request_id, answer) for request, answer in pending.answers]
         applied = [entry for entry in self._unapplied if entry.offset < self._committed.offset]
@@ -606,9 +577,7 @@ class QuorumController:
         self._recovery.start(self._latest)
         self._durations.start(self._latest, now_ms)
         self._balance.start(now_ms)
-        self._next_unclean_pass_ms = self._unclean_pass_after(now_ms)
-        if self._config.max_idle_interval_ms:
-            self._next_noop_ms = now_ms + self._config.max_idle_interval_ms
+        self._timers.start(now_ms)
         text = f"active controller, raft epoch {self._raft_epoch}, metadata offset {self._next_offset}"
         return [LogLine(Level.INFO, text), *self._append_voters(), *self._write(self._take_over, now_ms)]
 
@@ -646,11 +615,9 @@ class QuorumController:
         effects: list[Effect] = [
             LogLine(Level.INFO, f"no longer the active controller, raft epoch {self._raft_epoch}")
         ]
-        for pending in self._pending:
-            for request, _ in pending.answers:
-                effects.append(Respond(request.request_id, undecided(request.message)))
-        self._pending.clear()
-        self._waiting_answers = 0
+        effects += [
+            Respond(request.request_id, undecided(request.message)) for request in self._pending.give_up()
+        ]
         if self._unapplied:
             unapplied, self._unapplied = self._unapplied, []
             effects += self._replay(unapplied, unapplied[-1].offset + 1)
@@ -662,8 +629,7 @@ class QuorumController:
         self._balance.stop()
         self._decisions.clear()
         self._claim_offset = None
-        self._next_noop_ms = None
-        self._next_unclean_pass_ms = None
+        self._timers.stop()
         return effects
 
 
