@@ -4,6 +4,7 @@ import struct
 from typing import Any, NamedTuple
 
 from holdfast.kafka_listener.core.api_table import KafkaApi, request_type, response_type
+from holdfast.kafka_listener.core.produce_codec import read_produce, write_produced
 from holdfast.kafka_listener.core.schema_reader import (
     ITEMS_MAX,
     Cursor,
@@ -41,7 +42,8 @@ class RequestHead(NamedTuple):
 
 
 class Request(NamedTuple):
-    """A whole request; `message` is kio's class with plain values."""
+    """A whole request; `message` is kio's class with plain values, or has its
+    attributes (`produce_codec`)."""
 
     api: KafkaApi
     version: int
@@ -57,16 +59,21 @@ def read_head(frame: memoryview) -> RequestHead:
 
 def read_request(frame: memoryview, head: RequestHead) -> Request:
     """The request in a frame. Its API and version must be served. Raises: MalformedRequest."""
-    assert head.api is not None
-    schema: Any = request_type(head.api, head.api_version)
-    cursor = Cursor(frame, items_left=ITEMS_MAX_OF.get(head.api, ITEMS_MAX))
+    api = head.api
+    assert api is not None
+    if api is KafkaApi.PRODUCE and (usual := read_produce(frame, head.api_version)) is not None:
+        return Request(api, head.api_version, head.correlation_id, *usual)
+    schema: Any = request_type(api, head.api_version)
+    cursor = Cursor(frame, items_left=ITEMS_MAX_OF.get(api, ITEMS_MAX))
     header = read_message(schema.__header_schema__, cursor)
     message = read_message(schema, cursor)
-    return Request(head.api, head.api_version, head.correlation_id, header.client_id or "", message)
+    return Request(api, head.api_version, head.correlation_id, header.client_id or "", message)
 
 
 def write_response(api: KafkaApi, version: int, correlation_id: int, fields: Fields) -> list[Buffer]:
     """The buffers of a response's frame."""
+    if api is KafkaApi.PRODUCE and (usual := write_produced(version, fields)) is not None:
+        return [_SIZE_AND_CORRELATION_ID.pack(5 + len(usual), correlation_id) + b"\0" + usual]
     schema: Any = response_type(api, version)
     # The header of a flexible response ends with its tagged fields, of which there are none. That of
     # ApiVersions never has any: who asks does not know yet what the other side understands.

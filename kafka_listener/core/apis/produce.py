@@ -1,7 +1,7 @@
 """Produce. A batch goes through as it came: a view of the received bytes."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from holdfast.kafka_listener.core.envelope import Request
 from holdfast.kafka_listener.core.error_codes import kafka_code
@@ -30,22 +30,13 @@ class _Row(NamedTuple):
 
     topic: int
     partition: int
-    key: PartitionId | None
-    records: Any
     refusal: tuple[int, str] | None
 
 
 def produce(request: Request, cluster: ClusterView) -> Outcome:
     """With acks 0, 1 or all, idempotent producers included; one batch a partition and request."""
     message = request.message
-    rows = _rows(request, cluster)
-    wanted = tuple(
-        ProducePartition(row.key[0], row.key[1], row.records)
-        for row in rows
-        if row.refusal is None and row.key is not None
-    )
-    # From here on without the records: what is remembered while the answer is due must not hold them.
-    rows = [row._replace(records=None) for row in rows]
+    rows, wanted = _rows(request, cluster)
     acks = message.acks
     topics = [(getattr(one, "name", ""), getattr(one, "topic_id", None)) for one in message.topic_data]
     if not wanted:
@@ -60,11 +51,14 @@ def produce(request: Request, cluster: ClusterView) -> Outcome:
 
     # Kafka too ends the connection for what is refused in a part of the request.
     unanswered = _hang_up_for(rows) if acks == 0 else None
-    return Ask(ProduceRequest(acks, message.timeout, wanted), answer, refused, unanswered)
+    return Ask(ProduceRequest(acks, message.timeout, tuple(wanted)), answer, refused, unanswered)
 
 
-def _rows(request: Request, cluster: ClusterView) -> list[_Row]:
+def _rows(request: Request, cluster: ClusterView) -> tuple[list[_Row], list[ProducePartition]]:
+    """All rows, without the records: what is remembered while the answer is due must not hold them. And what
+    the broker is to append."""
     rows: list[_Row] = []
+    wanted: list[ProducePartition] = []
     by_id = request.version >= 13
     for number, topic in enumerate(request.message.topic_data):
         topic_id = cluster.topic_id(getattr(topic, "name", None), getattr(topic, "topic_id", None))
@@ -80,9 +74,11 @@ def _rows(request: Request, cluster: ClusterView) -> list[_Row]:
                 refusal = (kafka_code(ErrorCode.INVALID_RECORD), "send one record batch for each partition")
             elif records[_MAGIC_POSITION] != MAGIC:
                 refusal = (_UNSUPPORTED_FOR_MESSAGE_FORMAT, "only record batches of format v2 are taken")
-            key = None if topic_id is None else PartitionId(topic_id, partition.index)
-            rows.append(_Row(number, partition.index, key, records, refusal))
-    return rows
+            rows.append(_Row(number, partition.index, refusal))
+            if refusal is None:
+                assert topic_id is not None
+                wanted.append(ProducePartition(topic_id, partition.index, records))
+    return rows, wanted
 
 
 def _hang_up_for(rows: Sequence[_Row]) -> HangUp | None:
@@ -109,8 +105,7 @@ def _finished(
         if row.refusal is not None:
             fields = _row_fields(row.partition, *row.refusal)
         else:
-            assert row.key is not None
-            fields = _answered_fields(next(left), row.key, cluster)
+            fields = _answered_fields(next(left), cluster)
         by_topic[row.topic].append(fields)
     return {
         "responses": [
@@ -132,8 +127,10 @@ def _row_fields(index: int, code: int, text: str | None, base_offset: int = -1, 
     }
 
 
-def _answered_fields(row: ProducePartitionResponse, key: PartitionId, cluster: ClusterView) -> Fields:
-    code = cluster.row_code(row.error_code, key) if row.error_code else 0
+def _answered_fields(row: ProducePartitionResponse, cluster: ClusterView) -> Fields:
+    code = 0
+    if row.error_code:
+        code = cluster.row_code(row.error_code, PartitionId(row.topic_id, row.partition_index))
     fields = _row_fields(row.partition_index, code, row.error_message, row.base_offset, row.log_start_offset)
     if code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
         leader = {"leader_id": row.leader_id, "leader_epoch": row.leader_epoch}
