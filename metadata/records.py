@@ -272,6 +272,9 @@ RECORD_VERSION = 5
 #: replica that was offline is told to be fetched anew. Builds without levels wrote 4, too, which implies
 #: level 0: their brokers may register until an operator raises the level.
 RECORD_VERSIONS = (3, 5)
+#: A build that adds a level must also write its level in new clusters, as a FeatureLevelRecord: to a build
+#: that does not know the level its records imply only the highest that it knows, and only a record of the
+#: level, or with a new field, stops it.
 METADATA_VERSION_MAX = len(RECORD_VERSIONS) - 1
 
 

@@ -134,7 +134,9 @@ class ConfigControl:
         problem = self.feature_problem(image, request.name, request.level)
         if problem is not None:
             return problem
-        if image.level_of(request.name) == request.level:
+        # an implied metadata.version is no record yet: one that an operator asks for is written
+        level = image.features.get(request.name, None if request.name == METADATA_VERSION else 0)
+        if level == request.level:
             return DONE
         draft.write(FeatureLevelRecord(request.name, request.level))
         if request.name == METADATA_VERSION:

@@ -4,6 +4,7 @@ import pytest
 from msgpack import packb, unpackb
 
 from holdfast.metadata.delta import MetadataDelta
+from holdfast.metadata.history import MetadataHistory
 from holdfast.metadata.image import MetadataImage
 from holdfast.metadata.records import (
     ELR_FEATURE,
@@ -16,6 +17,8 @@ from holdfast.metadata.records import (
     decode_versioned,
     encode_record,
 )
+from holdfast.metadata.snapshot import MetadataState, SnapshotReader, snapshot_records
+from holdfast.metadata.snapshot_records import encode_snapshot_record
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.broker_registration import FeatureRange, OfflineTopic
 from holdfast.protocol.messages.features import (
@@ -85,6 +88,25 @@ def test_a_new_cluster_has_the_highest_level_without_a_record_of_it() -> None:
     assert quorum.image.metadata_version == 1
     assert METADATA_VERSION not in quorum.image.features
     assert versions(quorum) == {RECORD_VERSION}
+
+
+def test_an_implied_level_is_written_when_it_is_asked_for_and_outlives_snapshots_of_other_builds() -> None:
+    """A build between, whose snapshots are of version 4, implies level 0 to who starts from one."""
+
+    def of_a_build_between(image: MetadataImage) -> MetadataImage:
+        reader = SnapshotReader()
+        state = MetadataState(image, MetadataHistory())
+        reader.take(encode_snapshot_record(record, 4) for record in snapshot_records(state))
+        return reader.state(image.offset).image
+
+    quorum = started(1, 2, 3)
+    assert of_a_build_between(quorum.image).metadata_version == 0
+    assert update(quorum, 1).error_code == ErrorCode.NONE
+    assert dict(quorum.image.features)[METADATA_VERSION] == 1
+    assert of_a_build_between(quorum.image).metadata_version == 1
+    assert update(quorum, 1).error_code == ErrorCode.NONE
+    levels = [decode_record(entry.value) for entry in quorum.entries]
+    assert levels.count(FeatureLevelRecord(METADATA_VERSION, 1)) == 1
 
 
 @pytest.mark.parametrize("version", [3, 4])
