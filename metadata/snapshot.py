@@ -27,6 +27,7 @@ from holdfast.metadata.records import (
     UnfenceBrokerRecord,
 )
 from holdfast.metadata.snapshot_records import (
+    SNAPSHOT_RECORD_VERSION_MIN,
     PastAssignmentRecord,
     PastChangeRecord,
     PastRegistrationRecord,
@@ -57,7 +58,7 @@ def snapshot_records(state: MetadataState) -> Iterator[SnapshotRecord]:
 
 def snapshot_values(state: MetadataState) -> Iterator[bytes]:
     """The same, encoded as they are taken."""
-    version = RECORD_VERSIONS[state.image.metadata_version]
+    version = max(SNAPSHOT_RECORD_VERSION_MIN, RECORD_VERSIONS[state.image.metadata_version])
     return (encode_snapshot_record(record, version) for record in snapshot_records(state))
 
 
@@ -68,7 +69,7 @@ def _records(
     for name in sorted(image.features):
         yield FeatureLevelRecord(name, image.features[name])
     for broker in image.sorted_brokers():
-        yield from _broker_records(broker, image.metadata_version)
+        yield from _broker_records(broker)
     for topic in image.sorted_topics():
         yield TopicRecord(topic.name, topic.topic_id)
         for index, registration in topic.sorted_partitions():
@@ -81,7 +82,7 @@ def _records(
     yield from history
 
 
-def _broker_records(broker: BrokerRegistration, metadata_version: int) -> Iterator[SnapshotRecord]:
+def _broker_records(broker: BrokerRegistration) -> Iterator[SnapshotRecord]:
     broker_id, epoch = broker.broker_id, broker.broker_epoch
     yield RegisterBrokerRecord(
         broker_id,
@@ -105,8 +106,7 @@ def _broker_records(broker: BrokerRegistration, metadata_version: int) -> Iterat
             broker.features,
             broker.log_dirs,
         )
-    renewed = broker.renewed_replicas if metadata_version else ()
-    for keys, are_online in ((broker.offline_replicas, False), (renewed, True)):
+    for keys, are_online in ((broker.offline_replicas, False), (broker.renewed_replicas, True)):
         by_topic: dict[bytes, list[int]] = {}
         for key in sorted(keys):
             by_topic.setdefault(key.topic_id, []).append(key.partition_index)

@@ -83,6 +83,9 @@ SNAPSHOT_RECORD_CLASSES: dict[int, type] = {
 _KEYS: dict[type, int] = {cls: key for key, cls in SNAPSHOT_RECORD_CLASSES.items()}
 #: the log's: `PastChangeRecord.before` is written as its records are
 SNAPSHOT_RECORD_VERSION = RECORD_VERSION
+#: The version of the first build with snapshots: each build that reads one reads this. It implies level 0 of
+#: metadata.version.
+SNAPSHOT_RECORD_VERSION_MIN = 4
 
 
 def encode_snapshot_record(record: SnapshotRecord, version: int = SNAPSHOT_RECORD_VERSION) -> bytes:

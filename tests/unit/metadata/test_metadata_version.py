@@ -102,8 +102,15 @@ def test_replicas_that_are_fetched_anew_are_forgotten_once_builds_of_all_levels_
     assert not image.brokers[1].renewed_replicas
 
 
-def test_a_snapshot_of_level_0_says_nothing_that_this_level_lacks() -> None:
-    """Another build, which knows no levels, may have written it to the log."""
-    level = FeatureLevelRecord(METADATA_VERSION, 0)
-    image = played((register(1, 0), 3), (level, 3), (OFFLINE, 3), (ANEW, 4))
-    assert list(through_a_snapshot(image).brokers[1].offline_replicas) == [(T, 0)]
+@pytest.mark.parametrize("rows", [(), ((FeatureLevelRecord(METADATA_VERSION, 0), 3),)])
+def test_what_another_build_wrote_outlives_a_snapshot_of_level_0(
+    rows: tuple[tuple[MetadataRecord, int], ...],
+) -> None:
+    """Builds between know no levels and write version 4, as every build does that reads snapshots."""
+    image = played((register(1, 0), 3), (OFFLINE, 3), (ANEW, 4), *rows)
+    values = [*snapshot_values(MetadataState(image, MetadataHistory()))]
+    assert {unpackb(value)[1] for value in values} == {4}
+    again = through_a_snapshot(image)
+    assert again == image
+    assert again.metadata_version == 0
+    assert list(again.brokers[1].renewed_replicas) == [(T, 1)]
