@@ -329,6 +329,8 @@ def decode_versioned(value: bytes) -> tuple[MetadataRecord, int]:
         )
     decoded: MetadataRecord = decode_message(cls, fields, version, memoryview(b""))
     if type(decoded) is FeatureLevelRecord and decoded.name == METADATA_VERSION:
+        if decoded.level < 0:
+            raise SchemaError(f"{METADATA_VERSION} is at level {decoded.level}")
         if decoded.level > METADATA_VERSION_MAX:
             raise LaterRecord(
                 f"{METADATA_VERSION} is at level {decoded.level}, and this build knows 0 to "

@@ -20,6 +20,7 @@ from holdfast.metadata.records import (
     encode_record,
 )
 from holdfast.metadata.snapshot import MetadataState, SnapshotReader, snapshot_values
+from holdfast.protocol.schema.fields import SchemaError
 from tests.unit.metadata.test_delta import T, register
 
 
@@ -81,6 +82,12 @@ def test_a_level_of_a_later_build_is_as_a_record_of_one() -> None:
         decode_record(value)
     other = FeatureLevelRecord("other", METADATA_VERSION_MAX + 1)
     assert decode_record(encode_record(other)) == other
+
+
+def test_a_level_below_0_is_no_record() -> None:
+    value = encode_record(FeatureLevelRecord(METADATA_VERSION, -1))
+    with pytest.raises(SchemaError, match=r"^metadata\.version is at level -1$"):
+        decode_record(value)
 
 
 OFFLINE = ReplicasOfflineRecord(1, 0, T, (0, 1))
