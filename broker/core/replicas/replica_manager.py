@@ -55,7 +55,7 @@ from holdfast.metadata.image import (
     MetadataImage,
 )
 from holdfast.metadata.partition import PartitionRegistration
-from holdfast.metadata.records import LaterRecord
+from holdfast.metadata.records import METADATA_VERSION, LaterRecord
 from holdfast.protocol.messages.broker_registration import OfflineTopic
 from holdfast.runtime.stats import Level, LogLine
 
@@ -497,7 +497,10 @@ class ReplicaManager:
             topic = self.image.topics[key.topic_id]
             registration = topic.partitions[key.partition_index]
             place = f"{topic.name}-{key.partition_index}"
-            self._note(Level.INFO, f"{place}: begins anew, leader {registration.leader} has what was damaged")
+            text = f"{place}: begins anew, leader {registration.leader} has what was damaged"
+            if not self.image.metadata_version:
+                text += f"; it joins the ISR after a restart, or at {METADATA_VERSION} 1"
+            self._note(Level.INFO, text)
             self._apply_local(
                 LocalPartition(topic.name, key.partition_index, key.topic_id, registration), now_ms
             )

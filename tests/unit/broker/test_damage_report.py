@@ -66,6 +66,8 @@ def test_replica_that_begins_anew_is_not_reported_until_controllers_may_record_i
     harness.post(LogPutAside(KEY))
     harness.metadata(FeatureLevelRecord(METADATA_VERSION, 0), elsewhere(), offline(harness))
     assert harness.partition.role is Role.FOLLOWER
+    told_why = "leader 2 has what was damaged; it joins the ISR after a restart, or at metadata.version 1"
+    assert f"t-0: begins anew, {told_why}" in harness.notes
     heartbeats(harness, 500)
     told = heartbeats(harness, 10_000)
     assert not any(request.online for request in told)
