@@ -190,7 +190,8 @@ def _use_of_renewed(image: MetadataImage) -> str | None:
             if topic is not None:
                 return (
                     f"broker {broker.broker_id} fetches {topic.name}-{key.partition_index} anew, which "
-                    f"builds of {METADATA_VERSION} 0 take for offline; restart that broker first"
+                    f"builds of {METADATA_VERSION} 0 take for offline; restart or unregister that broker "
+                    "first"
                 )
     return None
 

@@ -219,8 +219,8 @@ def test_the_level_is_not_lowered_while_a_build_of_that_level_would_read_the_log
         answer = update(quorum, 0, kind)
         assert answer.error_code == ErrorCode.INVALID_UPDATE_VERSION
         assert answer.error_message == (
-            "broker 2 fetches t-0 anew, which builds of metadata.version 0 take for offline; restart that "
-            "broker first"
+            "broker 2 fetches t-0 anew, which builds of metadata.version 0 take for offline; restart or "
+            "unregister that broker first"
         )
     assert seen_at_level_0(quorum).brokers[2].offline_replicas
     quorum.vanish(2)
