@@ -14,6 +14,7 @@ from holdfast.metadata.ids import PartitionId
 from holdfast.metadata.image import CLUSTER_RESOURCE, RESOURCE_TOPIC, MetadataImage
 from holdfast.metadata.partition import PartitionRegistration
 from holdfast.metadata.records import (
+    ELR_FEATURE,
     BrokerRegistrationChangeRecord,
     ConfigRecord,
     FeatureLevelRecord,
@@ -159,7 +160,7 @@ def _may_matter(
             owner = (record.resource_type, record.resource_name)
             return record.name in TOLD_KEYS and owner in (CLUSTER_RESOURCE, (RESOURCE_TOPIC, topic_name))
         case FeatureLevelRecord():
-            return True
+            return record.name == ELR_FEATURE
     return isinstance(record, _BROKER_RECORDS)
 
 

@@ -232,6 +232,7 @@ def test_what_happened_around_the_partition_is_told_in_order() -> None:
         "config topic t unclean.leader.election.enable=true",
         "config topic t segment.bytes=2048",
         "config topic t unclean.leader.election.enable=",
+        "feature metadata.version=0",
         "feature elr=0",
         "delete t",
     )
