@@ -276,10 +276,13 @@ def _fetch(member: Member, token: int, request: FetchRequest) -> None:
         member.reply(token, FetchResponse(*refusal, ()))
         return
     role.calls.done(request.replica_id)
+    voter = role.voters.get(request.replica_id)
+    if voter is not None:  # it tells its build also where it tells no progress
+        voter.kraft_version = request.kraft_version
     is_empty = row.fetch_offset == 0 and request.replica_id != CONSUMER_REPLICA_ID
     if member.snapshots and (is_empty or shape.needs_snapshot(row.last_fetched_epoch, row.fetch_offset)):
         # Its log tells no progress that could be counted; that it asks is what check-quorum needs.
-        if (voter := role.voters.get(request.replica_id)) is not None:
+        if voter is not None:
             voter.heard_ms = member.now_ms
         id, epoch = member.snapshots[-1], member.state.raft_epoch
         member.reply(token, answers.snapshot_first(config.node_id, epoch, shape, id))

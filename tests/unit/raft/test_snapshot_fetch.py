@@ -324,6 +324,27 @@ def test_a_leader_that_has_committed_nothing_in_its_epoch_tells_no_high_watermar
     assert told == node.high_watermark == node.log_end_offset
 
 
+@pytest.mark.parametrize(
+    ("offset", "epoch"),
+    [(10, 2), (45, 2), (50, 3)],
+    ids=["its log ends below the leader's", "its log diverges", "it has all"],
+)
+def test_a_voter_tells_its_build_with_each_fetch(offset: int, epoch: int) -> None:
+    """Also where the fetch tells no progress: a voter that is sent a snapshot may lead next (K31)."""
+    shape = LogShape([(2, 0), (3, 30)], 50, OLD.position)
+    node = RaftNode(
+        make_config(1, (1, 2, 3)), LowRandom(), QuorumState(3, None, None), shape, snapshots=(OLD, NEW)
+    )
+    node.handle(Start(), 0)
+    win_an_election(node)
+    fetch = replace(fetch_request(2, node.raft_epoch, offset, epoch, 0), kraft_version=1)
+    assert list(node.earlier_voters) == [2, 3]
+    node.handle(RequestReceived(1, fetch), 5_001)
+    assert list(node.earlier_voters) == [3]
+    node.handle(RequestReceived(2, replace(fetch, kraft_version=-1)), 5_002)
+    assert list(node.earlier_voters) == [2, 3]
+
+
 def win_an_election(node: RaftNode) -> None:
     """Voter 2 grants all that is asked."""
     effects = node.handle(Tick(), 5_000)
