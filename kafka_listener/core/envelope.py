@@ -25,6 +25,9 @@ ITEMS_MAX_OF = {
     KafkaApi.DELETE_TOPICS: 10_000,
     KafkaApi.DESCRIBE_CONFIGS: 8_000,
     KafkaApi.ALTER_CONFIGS: 8_000,
+    KafkaApi.CONSUMER_GROUP_HEARTBEAT: 4_000,
+    # A client sends one batch a partition: a broker may lead 10 000, each of a topic of its own.
+    KafkaApi.PRODUCE: 20_000,
 }
 
 

@@ -1,13 +1,14 @@
 """Every message of every version that is served, read and written; the library kio is the oracle of bytes."""
 
 import io
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from kio.serial import entity_reader, entity_writer
 
 from holdfast.kafka_listener.core.api_table import KafkaApi, request_type, response_type
-from holdfast.kafka_listener.core.envelope import ITEMS_MAX_OF, read_head, read_request, write_response
+from holdfast.kafka_listener.core.envelope import read_head, read_request, write_response
 from holdfast.kafka_listener.core.schema_reader import ITEMS_MAX, Cursor, MalformedRequest, read_message
 from holdfast.kafka_listener.core.schema_writer import COPIED_MAX_BYTES, write_message
 from holdfast.protocol.schema.fields import STRING_MAX
@@ -124,23 +125,53 @@ def test_a_string_is_as_long_as_one_between_brokers_may_be(version: int) -> None
             read_message(schema, Cursor(with_value(longest + "x")))
 
 
-def test_what_is_looked_up_one_by_one_is_asked_for_in_small_numbers() -> None:
-    schema: Any = request_type(KafkaApi.DELETE_TOPICS, 6)
+def names(count: int) -> list[str]:
+    return [f"t{number}" for number in range(count)]
+
+
+def produced(count: int) -> dict[str, Any]:
+    """As a client writes to a broker that leads one partition of each topic; topic and row count each."""
+    row = {"index": 0, "records": b""}
+    topics = [{"name": "t", "partition_data": [row]}] * (count // 2)
+    topics += [{"name": "t", "partition_data": []}] * (count % 2)
+    return {"transactional_id": None, "acks": 1, "timeout": 1, "topic_data": topics}
+
+
+def told_of_topics(count: int) -> dict[str, Any]:
+    """As a member of the newer group protocol does."""
+    nothing = dict.fromkeys(("instance_id", "rack_id", "server_assignor", "topic_partitions"))
+    its = {"group_id": "g", "member_id": "m", "member_epoch": 0, "rebalance_timeout": 1}
+    return {**nothing, **its, "subscribed_topic_names": names(count)}
+
+
+@pytest.mark.parametrize(
+    ("api", "version", "most", "fields"),
+    [
+        (
+            KafkaApi.DELETE_TOPICS,
+            6,
+            10_000,
+            lambda n: {"topics": [{"name": t} for t in names(n)], "timeout": 1},
+        ),
+        (KafkaApi.CONSUMER_GROUP_HEARTBEAT, 0, 4_000, told_of_topics),
+        (KafkaApi.PRODUCE, 9, 20_000, produced),
+    ],
+    ids=["delete topics", "heartbeat of a group", "produce"],
+)
+def test_what_is_looked_up_one_by_one_is_asked_for_in_small_numbers(
+    api: KafkaApi, version: int, most: int, fields: Callable[[int], dict[str, Any]]
+) -> None:
+    """10 000 partitions, led by one broker, each of a topic of its own, are written to in one request."""
+    schema: Any = request_type(api, version)
     header = schema.__header_schema__(
-        request_api_key=int(KafkaApi.DELETE_TOPICS),
-        request_api_version=6,
-        correlation_id=7,
-        client_id="me",
+        request_api_key=int(api), request_api_version=version, correlation_id=7, client_id="me"
     )
 
     def asks_for(count: int) -> memoryview:
-        topics = [{"name": f"t{number}"} for number in range(count)]
-        body = write_message(schema, {"topics": topics, "timeout": 1})
-        return memoryview(written_by_kio(header) + b"".join(body))
+        return memoryview(written_by_kio(header) + b"".join(write_message(schema, fields(count))))
 
-    most = ITEMS_MAX_OF[KafkaApi.DELETE_TOPICS]
     frame = asks_for(most)
-    assert len(read_request(frame, read_head(frame)).message.topics) == most
+    assert read_request(frame, read_head(frame)).api is api
     frame = asks_for(most + 1)
     with pytest.raises(MalformedRequest, match="ask for less at once"):
         read_request(frame, read_head(frame))
