@@ -10,6 +10,7 @@ from holdfast.controller.core.brokers.cluster_control import ClusterControl
 from holdfast.controller.core.brokers.departures import Departures
 from holdfast.controller.core.partitions import partition_change, reassignment, replication_control
 from holdfast.controller.core.partitions.election import Candidates
+from holdfast.controller.core.partitions.proposal_order import ProposalOrder
 from holdfast.controller.core.partitions.replication_control import ReplicationControl
 from holdfast.controller.core.quorum_controller import QuorumController
 from holdfast.metadata.delta import MetadataDelta
@@ -33,6 +34,8 @@ OLD_DISKS = Setting(
     faults={"keep_copy": 5, "restore_copy": 6, "stop_broker": 5, "kill_broker": 2},
     gap_ms=400,
 )
+#: a refused proposal comes once more, long after it was sent
+COPIES = Setting(faults={"late_copy": 6}, gap_ms=5_000, seconds=25)
 
 
 def _nothing_broken(original: Any, change: Any, meant: Any, requested: Any, context: Any) -> None:
@@ -242,3 +245,9 @@ def who_leaves_stays_in_the_index() -> Changes:
     return patch(
         MetadataDelta, "_index", "self._assigned[broker_id].delete(key)", "self._assigned[broker_id]"
     )
+
+
+@mutant(breaks="N-4, A-15", by="A-4 I-7 I-8", setting=COPIES, killed_by="I-7@3")
+def grants_late_copies() -> Changes:
+    """A refused proposal may be granted by a late copy of itself."""
+    return begin(ProposalOrder, "refusal", "return None")

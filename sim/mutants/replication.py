@@ -102,6 +102,12 @@ def no_gate() -> Changes:
     return patch(Partition, "advance_high_watermark", "len(registration.isr) < registration.min_isr", "False")
 
 
+@mutant(breaks="R68", by="G-4", killed_by="G-4@2")
+def passes_its_ceiling() -> Changes:
+    """The high watermark moves before its ceiling is stored."""
+    return patch(Partition, "advance_high_watermark", "end > self.ceiling.limit", "False")
+
+
 @mutant(breaks="R68", by="G-4", setting=TAILS_GONE, killed_by="G-4@1")
 def finds_ceilings_too_high_out_of_sync() -> Changes:
     """Who has lost its tail looks for promises that are too high for what is left, and lowers them."""

@@ -8,7 +8,6 @@ from typing import Any
 
 from holdfast.broker.__main__ import BrokerNode
 from holdfast.broker.core.registration.lifecycle import Lifecycle
-from holdfast.broker.core.replicas.log_openings import LogOpenings
 from holdfast.broker.core.replicas.partition import Partition
 from holdfast.broker.core.replicas.replica_manager import ReplicaManager
 from holdfast.broker.core.requests import produce_path
@@ -43,10 +42,6 @@ WAITING = Setting(
 )
 
 
-#: topics come and go on slow disks
-TOPICS = Setting(
-    faults={"make_topic": 6, "drop_topic": 5, "slow_disk": 3, "hang_disk": 1, "kill_broker": 1}, gap_ms=250
-)
 #: log dirs fail one by one
 DIRS_FAIL = Setting(
     faults={"fail_dir": 6, "kill_broker": 2, "kill_leader": 2, "isolate_broker": 1, "stop_broker": 1},
@@ -153,18 +148,6 @@ def roles_before_registration(original: Any, self: Any, now_ms: int) -> Any:
     self._lifecycle.caught_up(now_ms)
 
 
-@mutant(breaks="R107", by="R27", setting=TOPICS, killed_by="R27@1")
-def makes_two_logs_in_a_folder() -> Changes:
-    """The log of a topic is asked for while that of a deleted one of its name is being made."""
-    return begin(
-        LogOpenings,
-        "open",
-        "if self._opening.get(place, key) != key:\n"
-        "    self._effects.append(OpenLog(key, place[0], config))\n"
-        "    return",
-    )
-
-
 @mutant(breaks="N-2, R23", by="R23 I-2 N-2", killed_by="R23@1")
 def unfenced_before_caught_up() -> Changes:
     """A broker claims to be ready before it has loaded its logs and replayed its registration."""
@@ -201,3 +184,9 @@ def acknowledges_in_later_epoch() -> Changes:
 def stops_without_asking() -> Changes:
     """A broker that shall stop does not ask to leave: no broker leads what it has led until it is missed."""
     return begin(Lifecycle, "shutdown_wanted", 'return self._stop("at once")')
+
+
+@mutant(breaks="R27", by="L- A-13 Refinement I-", setting=DIRS_FAIL, killed_by="R27@1")
+def hides_failed_dirs() -> Changes:
+    """A broker does not tell that a log dir of it has failed."""
+    return begin(ReplicaManager, "offline_to_report", "return ()")

@@ -5,7 +5,7 @@ manager, where every process may be killed and min ISR - 1 may lose what they ha
 """
 
 from holdfast.broker.core.requests import log_info
-from holdfast.controller.core.partitions import unclean_recovery
+from holdfast.controller.core.partitions import replication_control, unclean_recovery
 from holdfast.sim.mutants.mutant import Changes, Setting, mutant
 from holdfast.sim.mutants.source_patch import begin, patch
 
@@ -22,6 +22,22 @@ ALL_DOWN = Setting(
         "isolate_leader": 2,
     },
     gap_ms=400,
+)
+#: beyond the budget operators elect any live replica, again and again
+GIVEN_UP = Setting(
+    band="over-budget",
+    faults={
+        "elect_unclean": 8,
+        "crumble": 6,
+        "kill_all_brokers": 4,
+        "power_leader": 4,
+        "kill_broker": 3,
+        "power_broker": 3,
+        "change_strategy": 3,
+    },
+    shape={"recovery_manager": True},
+    gap_ms=250,
+    seconds=30,
 )
 #: who has answered goes down again before the choice is made; others part from a chain of leaders
 CRUMBLING = Setting(
@@ -88,3 +104,17 @@ def tells_what_is_committed() -> Changes:
         "log_end_offset=replica.log.log_end_offset",
         "log_end_offset=max(0, min(replica.log.log_end_offset, replica.high_watermark))",
     )
+
+
+@mutant(breaks="R68, R10", by="G-4", setting=GIVEN_UP, killed_by="G-4@42")
+def bounds_by_seats_given_up() -> Changes:
+    """Seats that stay after an unclean election bound the loss of the next history too."""
+    return begin(
+        unclean_recovery, "_counted", "return (*partition.isr, *partition.elr, *partition.last_known_elr)"
+    )
+
+
+@mutant(breaks="R68, G-4", by="G-4", setting=ALL_DOWN, killed_by="G-4@1")
+def tells_of_no_loss() -> Changes:
+    """An unclean election is told like any other."""
+    return patch(replication_control, "_line", "records may be lost", "all is well")
