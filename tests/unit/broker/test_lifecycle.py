@@ -283,3 +283,16 @@ def test_broker_whose_disk_answers_no_more_asks_to_be_fenced_and_back_when_it_do
 def test_silence_is_noticed_well_within_a_session() -> None:
     assert lifecycle(heartbeat_ms=2000).answer_timeout_ms == 2000
     assert lifecycle(heartbeat_ms=50).answer_timeout_ms == 1000, "a slow answer is no silence"
+
+
+def test_a_heartbeat_that_is_refused_unfences_no_broker_and_is_repeated_soon() -> None:
+    """R29: only the active controller says who is fenced."""
+    life = lifecycle()
+    life.next_request(0, 0)
+    life.registered(accepted(12), 0)
+    life.caught_up(5)
+    heartbeat(life, 5)
+    assert life.heartbeat_answered(beat(error=ErrorCode.NOT_CONTROLLER), 10) is None
+    assert life.is_fenced
+    assert state(life) == "RECOVERY"
+    assert life.next_deadline_ms(True) == 10 + 50

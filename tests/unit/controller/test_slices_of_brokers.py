@@ -6,7 +6,7 @@ from holdfast.controller.core import quorum_controller
 from holdfast.controller.core.brokers import departures
 from holdfast.metadata.partition import PartitionRegistration
 from holdfast.protocol.errors import ErrorCode
-from tests.unit.controller.harness import Quorum, make_config
+from tests.unit.controller.harness import NODE_ID, Quorum, make_config
 from tests.unit.controller.test_recovery_in_slices import go_on
 from tests.unit.controller.test_topics import create
 
@@ -156,3 +156,20 @@ def test_the_next_controller_begins_anew(quorum: Quorum) -> None:
     quorum.fire_timer(begun_ms + 9_000)
     go_on(quorum)
     assert quorum.unfenced() == [2, 3]
+
+
+def test_a_controller_that_leads_again_takes_also_what_was_never_committed(quorum: Quorum) -> None:
+    """K23: the rest of a slice begins behind changes that are gone with its leadership."""
+    quorum.is_held = True
+    quorum.vanish(1)
+    quorum.is_held = False
+    quorum.lose(NODE_ID + 1)
+    quorum.elect()
+    assert led_by(quorum, 1) == PARTITIONS
+    begun_ms = quorum.now_ms
+    for broker_id in (2, 3):
+        quorum.heartbeat(broker_id, at_ms=begun_ms + 8_000)
+    quorum.fire_timer(begun_ms + 9_000)
+    go_on(quorum)
+    assert quorum.unfenced() == [2, 3]
+    assert all(partition.isr == (2, 3) for partition in partitions(quorum))
