@@ -8,6 +8,7 @@ Decoding is `durability.segments`, which shares nothing with the broker. What ca
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from heapq import heapreplace
 from pathlib import Path
@@ -30,6 +31,7 @@ from holdfast.durability.segments import (
     recovery_points,
     replica_folders,
     segment_paths,
+    was_compacted,
 )
 
 RECORD_SCHEMA = (
@@ -155,12 +157,29 @@ def folder_rows(folder: ReplicaFolder, *, by_batch: bool) -> Iterator[tuple[Any,
 
 
 def _missing_head(place: tuple[Any, ...], folder: ReplicaFolder) -> Iterator[tuple[Any, ...]]:
-    """A damaged row where the log should begin, when its first segments are gone and were not deleted."""
-    first = next(iter(segment_paths(folder.path)), None)
-    start = log_start(folder.path)
-    if first is not None and start is not None and start < int(first.stem):
-        problem = f"the log begins at {int(first.stem)}, its leader epochs say at {start}"
-        yield (*place, start, None, None, None, None, True, None, first.name, 0, problem)
+    """A damaged row where the log should begin, when its first segments or batches are gone and were not
+    deleted. What was deleted within a batch or a segment is still in its file, or lies below the start."""
+    first = _first_kept(folder.path)
+    start = log_start(folder.path)  # behind the files: it is stored before any of them is deleted
+    if first is not None and start is not None and start < first[1]:
+        problem = f"the log begins at {first[1]}, its leader epochs say at {start}"
+        yield (*place, start, None, None, None, None, True, None, first[0].name, 0, problem)
+
+
+def _first_kept(folder: str) -> tuple[Path, int] | None:
+    """(segment, offset) where the files begin: at the first batch, or where the first segment's name says
+    when that batch cannot be read, there is none, or compaction may have removed it. None without files."""
+    paths = segment_paths(folder)
+    if not paths:
+        return None
+    if not was_compacted(folder):
+        with closing(read_log(folder)) as log:
+            for path, found in log:
+                if isinstance(found, SegmentBatch) and found.crc_ok:
+                    return path, found.base_offset
+                if found is not None:
+                    break
+    return paths[0], int(paths[0].stem)
 
 
 def _batch_rows(

@@ -7,7 +7,7 @@ Reads only; what cannot be read is reported and passed over, no error.
 import mmap
 import struct
 import zlib
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Generator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -331,7 +331,12 @@ def segment_paths(folder: str) -> list[Path]:
     return sorted(path for path in Path(folder).iterdir() if path.suffix == ".log" and path.stem.isdecimal())
 
 
-def read_log(folder: str) -> Iterator[tuple[Path, SegmentBatch | Torn | None]]:
+def was_compacted(folder: str) -> bool:
+    """Compaction has removed something of this log: it may lack records anywhere."""
+    return (Path(folder) / _COMPACTED).exists()
+
+
+def read_log(folder: str) -> Generator[tuple[Path, SegmentBatch | Torn | None], None, None]:
     """What is in the segments of a partition folder in log order, None for an empty one.
 
     Compaction writes neighbours as one segment, and deletes the others after that: a crash in between leaves
@@ -365,7 +370,7 @@ def _is_within(path: Path, before: Path, end: int) -> bool:
     found = list(_read_file(path))
     if any(isinstance(one, SegmentBatch) and one.last_offset >= end for one in found):
         return False
-    if (path.parent / _COMPACTED).exists():
+    if was_compacted(str(path.parent)):
         return True
     return {_identity(one) for one in found} <= {None, *map(_identity, _read_file(before))}
 

@@ -5,7 +5,8 @@ from holdfast.durability.rules.rule import NO_SEND, Looks, Rule
 RULE = Rule(
     name="damaged",
     meaning="replica cannot be read below its high watermark",
-    false_alarm="the end of a log after a power cut, on a disk that lies about what it has flushed",
+    false_alarm="the end of a log after a power cut, on a disk that lies about what it has flushed; the "
+    "beginning of one that was copied from a compacted log",
     looks=Looks.REPLICAS,
     sql=f"""
         SELECT r.topic, r.partition, r.base_offset AS offset, {NO_SEND},

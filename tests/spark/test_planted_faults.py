@@ -291,6 +291,14 @@ def _other_batch(run: Plain, at: int, epoch: int) -> None:
     run.replicas[2][0][at] = batch(at * BATCH, [value("other", n) for n in range(BATCH)], epoch)
 
 
+def _without_first(*brokers: int) -> Callable[[Plain], None]:
+    def plant(run: Plain) -> None:
+        for broker in brokers:
+            del run.replicas[broker][0][0]
+
+    return plant
+
+
 def _flipped(run: Plain) -> None:
     whole = run.replicas[2][0][1]
     run.replicas[2][0][1] = whole[:80] + bytes((whole[80] ^ 1,)) + whole[81:]
@@ -344,6 +352,15 @@ REPLICAS = {
     ),
     "other bytes of another epoch above it": Fault(lambda run: _other_batch(run, 3, 4), 0),
     "other bytes of the epoch above it": Fault(lambda run: _other_batch(run, 3, 3), 5, {"rewritten": 1}),
+    "the first batch of a segment": Fault(
+        _without_first(2),
+        5,
+        {"damaged": 1},
+        says=r"batch on replica 2, 0+.log at byte 0.*dump-log --files .*broker-2/t-0/0",
+        is_fast=True,
+    ),
+    "the first batch of a segment, in all": Fault(_without_first(1, 2, 3), 5, {"damaged": 3}),
+    "records that were deleted within a batch": Fault(_checkpoint((3, 7), (3, 7), (3, 7)), 0),
     "a hole": Fault(
         lambda run: run.replicas[2][0].pop(1), 5, {"diverged": 1}, says="replica 2 goes on at offset 10"
     ),

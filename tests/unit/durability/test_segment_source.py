@@ -28,7 +28,7 @@ def damage(
 ) -> list[tuple[int, bool]]:
     """(first offset, whether it is damage) of what cannot be read."""
     place = folder / "t-0"
-    place.mkdir()
+    place.mkdir(exist_ok=True)
     if epochs is not None:
         (place / "leader-epoch-checkpoint").write_text(epochs)
     for base_offset, content in segments:
@@ -102,3 +102,39 @@ def test_a_head_that_was_deleted_or_of_which_nothing_is_known_is_none(
     tmp_path: Path, epochs: str | None
 ) -> None:
     assert damage(tmp_path, (5, SECOND), (10, THIRD), epochs=epochs) == []
+
+
+def test_a_head_that_is_missing_within_the_first_segment_is_damage(tmp_path: Path) -> None:
+    assert damage(tmp_path, (0, SECOND + THIRD), epochs="0\n1\n1 0\n") == [(0, True)]
+
+
+def test_so_it_is_when_the_first_segment_is_empty(tmp_path: Path) -> None:
+    assert damage(tmp_path, (0, b""), (10, THIRD), epochs="0\n1\n1 0\n") == [(0, True)]
+
+
+@pytest.mark.parametrize(
+    ("content", "epochs"),
+    [
+        (FIRST + SECOND, "0\n1\n1 0\n"),
+        (FIRST + SECOND, "0\n3\n1 3\n1 3\n1 3\n"),
+        (SECOND + THIRD, "0\n3\n1 7\n1 7\n1 7\n"),
+        (b"", "0\n1\n1 0\n"),
+        (SECOND, None),
+    ],
+    ids=["whole", "records deleted within it", "within the next one", "no record yet", "no epochs"],
+)
+def test_a_first_batch_that_begins_where_the_log_does_or_before_is_no_damage(
+    tmp_path: Path, content: bytes, epochs: str | None
+) -> None:
+    assert damage(tmp_path, (0, content), epochs=epochs) == []
+
+
+def test_of_a_log_that_was_compacted_the_first_batch_may_be_gone(tmp_path: Path) -> None:
+    (tmp_path / "t-0").mkdir()
+    (tmp_path / "t-0" / "cleaner-offset-checkpoint").write_text("0\n1\nt 0 5\n")
+    assert damage(tmp_path, (0, SECOND + THIRD), epochs="0\n1\n1 0\n") == []
+
+
+def test_a_first_batch_that_cannot_be_read_is_damage_once(tmp_path: Path) -> None:
+    bad = FIRST[:70] + b"?" + FIRST[71:]
+    assert damage(tmp_path, (0, bad + SECOND), epochs="0\n1\n1 0\n") == [(0, True)]
