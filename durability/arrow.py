@@ -52,6 +52,7 @@ _TYPES = {
     # only where a schema names them
     "key_crc32c": ("long", pa.int64()),
     "headers_crc32c": ("long", pa.int64()),
+    "batch_crc32c": ("long", pa.int64()),
 }
 _PARSED = ("state", "producer", "pseq", "value_crc32c")
 
@@ -112,6 +113,7 @@ class _Rows:
     offsets: list[Any] = field(default_factory=list)
     epochs: list[Any] = field(default_factory=list)
     types: list[Any] = field(default_factory=list)
+    crcs: list[Any] = field(default_factory=list)
     #: offset, leader epoch and reason of each record whose batch does not hold
     damaged: list[tuple[int, int, str]] = field(default_factory=list)
 
@@ -170,6 +172,7 @@ def _decode(header: BatchHeader, data: memoryview, start: int, end: int, rows: _
     rows.records += found
     rows.epochs.append(np.full(count, header.leader_epoch, np.int32))
     rows.types.append(np.full(count, bool(header.attributes & LOG_APPEND_TIME), np.int32))
+    rows.crcs.append(np.full(count, header.crc, np.int64))
 
 
 def _good_batch(rows: _Rows, topic: str, partition: int, columns: Columns) -> pa.RecordBatch:
@@ -198,6 +201,8 @@ def _good_batch(rows: _Rows, topic: str, partition: int, columns: Columns) -> pa
     found["offset"] = np.concatenate(rows.offsets)
     found["leaderEpoch"] = np.concatenate(rows.epochs)
     found["timestampType"] = np.concatenate(rows.types)
+    if "batch_crc32c" in names:
+        found["batch_crc32c"] = np.concatenate(rows.crcs)
     found["problem"] = pa.nulls(count, pa.string())
     return _batch(found, count, topic, partition, columns)
 

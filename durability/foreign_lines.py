@@ -83,16 +83,17 @@ def number_of_value(content: bytes) -> int:
     return number_and_checksum(hashlib.sha256(content).hexdigest())[0]
 
 
-#: Columns of view `log` out of `topic, partition, offset, state, value`. A batch that cannot be read has no
-#: value; a record without one is told apart by its state.
+#: Columns of view `log` out of `topic, partition, offset, state, value, batch_crc32c`. A batch that cannot be
+#: read has no value; a record without one is told apart by its state.
 VALUE_SQL = f"""
 SELECT topic, partition, offset,
        CASE WHEN value IS NULL AND state = 'damaged' THEN 'damaged'
             WHEN value IS NULL THEN 'foreign' ELSE 'good' END AS state,
        CASE WHEN value IS NOT NULL THEN '{PRODUCER}' END AS producer,
        CAST(conv(substring(hash, 1, {_NUMBER_DIGITS}), 16, 10) AS long) AS pseq,
-       CAST(conv(substring(hash, {_NUMBER_DIGITS + 1}, {_CHECKSUM_DIGITS}), 16, 10) AS long) AS value_crc32c
-FROM (SELECT topic, partition, offset, state, value, sha2(value, 256) AS hash FROM records)
+       CAST(conv(substring(hash, {_NUMBER_DIGITS + 1}, {_CHECKSUM_DIGITS}), 16, 10) AS long) AS value_crc32c,
+       batch_crc32c
+FROM (SELECT topic, partition, offset, state, value, batch_crc32c, sha2(value, 256) AS hash FROM records)
 """
 
 

@@ -67,7 +67,7 @@ def judge(
 ) -> Verdict:
     """Run the rules over these tables (durability.rules.rule); `doubts` say what of them is missing."""
     sends.createOrReplaceTempView("sends")
-    for name in ("timestamp_ms", "key_crc32c", "headers_crc32c"):
+    for name in ("timestamp_ms", "key_crc32c", "headers_crc32c", "batch_crc32c"):
         if name not in log.columns:
             log = log.withColumn(name, F.lit(None).cast("long"))
     log.cache().createOrReplaceTempView("log")

@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from holdfast.durability.arrow import Columns
 from holdfast.durability.judge import MARKS_SCHEMA, judge
 from holdfast.durability.ledger import Totals, read_sends
 from holdfast.durability.ledger_files import UnreadableLedger
@@ -23,7 +24,8 @@ from holdfast.durability.source import plan_ranges, read_range
 from holdfast.durability.verdict import Verdict, inconclusive
 
 LOG_SCHEMA = (
-    "topic string, partition int, offset long, state string, producer string, pseq long, value_crc32c long"
+    "topic string, partition int, offset long, state string, producer string, pseq long, value_crc32c long, "
+    "batch_crc32c long"
 )
 _SERVED, _BATCHES, _MARKS = "served.parquet", "batches.parquet", "marks.json"
 
@@ -52,16 +54,13 @@ def take(
             "kafka.bootstrap.servers": bootstrap_servers,
             "subscribe": topic,
             "kafkaConsumer.pollTimeoutMs": str(timeout_ms),
-            "parseValues": "true",
-            "includePayload": "false",
-            "includeLeaderEpoch": "false",
         }
     )
-    names = arrow_schema(LOG_SCHEMA).names
+    columns = Columns(parsed=True, only=tuple(arrow_schema(LOG_SCHEMA).names))
     served = [
-        pa.Table.from_batches([batch]).select(names)
+        pa.Table.from_batches([batch])
         for wanted in plan_ranges(options)
-        for batch in read_range(options, wanted)
+        for batch in read_range(options, wanted, columns)
     ]
     table = pa.concat_tables(served) if served else arrow_schema(LOG_SCHEMA).empty_table()
     pq.write_table(table, folder / _SERVED)
@@ -72,8 +71,8 @@ def take(
         for replica in replica_folders(paths, frozenset((topic,)))
         for row in folder_rows(replica, by_batch=True)
     ]
-    columns = zip(*rows, strict=True) if rows else ([] for _ in schema)
-    arrays = [pa.array(list(column), field.type) for column, field in zip(columns, schema, strict=True)]
+    cells = zip(*rows, strict=True) if rows else ([] for _ in schema)
+    arrays = [pa.array(list(column), field.type) for column, field in zip(cells, schema, strict=True)]
     pq.write_table(pa.Table.from_arrays(arrays, schema=schema), folder / _BATCHES)
     marks = [
         (broker, name, partition, mark)

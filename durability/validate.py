@@ -69,7 +69,9 @@ from holdfast.durability.verdict import Verdict, inconclusive
 _LOG_COLUMNS = (
     "topic string, partition int, offset long, state string, producer string, pseq long, value_crc32c long"
 )
-_FIELD_COLUMNS = "timestampMs long, timestampType int, key_crc32c long, headers_crc32c long"
+_FIELD_COLUMNS = ", timestampMs long, timestampType int, key_crc32c long, headers_crc32c long"
+_BATCH_COLUMN = ", batch_crc32c long"
+_FOREIGN_COLUMNS = "topic string, partition int, offset long, state string, value binary, batch_crc32c long"
 #: Where logs begin that retention has cut.
 STARTS_SCHEMA = "topic string, partition int, log_start long"
 #: Ledgers below this (some 400 000 records) are a short job, see durability.session.
@@ -268,18 +270,18 @@ def served_log(
     spark: Any, options: ValidateOptions, ranges: list[OffsetRange], *, with_fields: bool = False
 ) -> Any:
     """View `log` of durability.rules over exactly these ranges; read when it is first used. `with_fields`:
-    keys, headers and timestamps are looked at."""
+    keys, headers and timestamps are looked at; batches are with log dirs."""
     read = spark.read.format("holdfast").options(**_log_options(spark, options, ranges))
     if options.is_foreign:
-        read.load().createOrReplaceTempView("records")
+        read.schema(_FOREIGN_COLUMNS).load().createOrReplaceTempView("records")
         return spark.sql(VALUE_SQL)
+    of_batch = _BATCH_COLUMN if options.log_dirs else ""
     if not with_fields:
-        return read.schema(_LOG_COLUMNS).load()
+        return read.schema(_LOG_COLUMNS + of_batch).load()
     # a timestamp that the broker has set says nothing of the producer's
-    of_producer = F.when(F.col("timestampType") == 0, F.col("timestampMs")).alias("timestamp_ms")
-    names = ("topic", "partition", "offset", "state", "producer", "pseq", "value_crc32c")
-    fields = read.schema(f"{_LOG_COLUMNS}, {_FIELD_COLUMNS}").load()
-    return fields.select(*names, of_producer, "key_crc32c", "headers_crc32c")
+    of_producer = F.when(F.col("timestampType") == 0, F.col("timestampMs"))
+    fields = read.schema(_LOG_COLUMNS + _FIELD_COLUMNS + of_batch).load()
+    return fields.withColumn("timestamp_ms", of_producer).drop("timestampMs", "timestampType")
 
 
 def _log_options(spark: Any, options: ValidateOptions, ranges: list[OffsetRange]) -> dict[str, str]:

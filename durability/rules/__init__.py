@@ -28,13 +28,14 @@ from holdfast.durability.rules import (
     rewritten,
     timestamp_changed,
     unexpected,
+    unserved,
 )
 from holdfast.durability.rules.rule import END_OF_ROW, Rule
 
 _MODULES = (
     lost, moved, duplicated, unexpected, misplaced, corrupt, key_changed, headers_changed, timestamp_changed,
-    reordered, overtaken, diverged, damaged, incomplete, rewritten, epoch_order, epoch_checkpoint, file_order,
-    recovered, lost_weakly_acked, reordered_unacked,
+    reordered, overtaken, diverged, unserved, damaged, incomplete, rewritten, epoch_order, epoch_checkpoint,
+    file_order, recovered, lost_weakly_acked, reordered_unacked,
 )  # fmt: skip
 #: Name -> rule, in the order of a report.
 RULES: dict[str, Rule] = {module.RULE.name: module.RULE for module in _MODULES}

@@ -3,9 +3,10 @@
 Views that the queries read:
 - `sends`: one row a send (durability.ledger). A send is *acked* when acks=all was promised and answered.
 - `log`: topic, partition, offset, state, producer, pseq, value_crc32c, timestamp_ms, key_crc32c,
-  headers_crc32c: one row a record that the cluster serves. The timestamp is NULL where the broker has set
-  it. `state` is `good`; `damaged` (its own checksum does not hold, so its name cannot be trusted); `foreign`
-  (no value of a ledger's producer). A value names (producer, pseq), unique in a topic.
+  headers_crc32c, batch_crc32c: one row a record that the cluster serves. The timestamp is NULL where the
+  broker has set it, batch_crc32c (the crc of the record's batch) where no replicas are compared. `state` is
+  `good`; `damaged` (its own checksum does not hold, so its name cannot be trusted); `foreign` (no value of a
+  ledger's producer). A value names (producer, pseq), unique in a topic.
 - `odd`: every send with each log row that bears its name, without the perfect pairs (`PAIRS_SQL`): of a good
   cluster nothing is left. `near`: all log rows of the sends in `odd`, the perfect ones too.
 - `disordered`: sends at offsets below that of an earlier send of their producer (`ORDER_SQL`).

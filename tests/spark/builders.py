@@ -18,7 +18,7 @@ VALUE_BYTES = 64
 
 LOG_SCHEMA = (
     "topic string, partition int, offset long, state string, producer string, pseq long, value_crc32c long, "
-    "timestamp_ms long, key_crc32c long, headers_crc32c long"
+    "timestamp_ms long, key_crc32c long, headers_crc32c long, batch_crc32c long"
 )
 
 
@@ -57,6 +57,10 @@ class RunHistory:
     sends: list[Send] = field(default_factory=list)
     #: partition -> values by offset
     log: dict[int, list[bytes]] = field(default_factory=lambda: {0: [], 1: []})
+    #: partition -> crcs of its batches of ten
+    batch_crcs: dict[int, list[int]] = field(default_factory=dict)
+    #: partition -> first offset that is served
+    begins: dict[int, int] = field(default_factory=dict)
 
     def send(self, producer: str, pseq: int, partition: int, **fields: Any) -> Send:
         """A send that is acknowledged and in the log."""
@@ -92,14 +96,18 @@ class RunHistory:
         """The rows of view `log`, in the columns of LOG_SCHEMA."""
         rows: list[tuple[Any, ...]] = []
         for partition, values in sorted(self.log.items()):
+            crcs = self.batch_crcs.get(partition, [])
             for offset, value in enumerate(values):
+                if offset < self.begins.get(partition, 0):
+                    continue
                 place = (self.topic, partition, offset)
+                of_batch = (*_FIELDS, crcs[offset // 10] if crcs else None)
                 found = parse_value(value)
                 if found is None:
                     state = "damaged" if value[8:9] == b":" else "foreign"
-                    rows.append((*place, state, None, None, None, *_FIELDS))
+                    rows.append((*place, state, None, None, None, *of_batch))
                 else:
-                    rows.append((*place, "good", found.producer, found.pseq, value_crc32c(value), *_FIELDS))
+                    rows.append((*place, "good", found.producer, found.pseq, value_crc32c(value), *of_batch))
         return rows
 
 

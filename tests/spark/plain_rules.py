@@ -50,6 +50,8 @@ class Served(NamedTuple):
     pseq: int | None
     crc: int | None
     fields: tuple[int | None, int | None, int | None]
+    #: of its batch
+    batch_crc: int
 
 
 class Copy(NamedTuple):
@@ -239,6 +241,7 @@ def _replicas(tables: Tables) -> Iterator[Row]:
     for topic, partition in sorted(places):
         copies = [copy for copy in tables.copies if (copy.topic, copy.partition) == (topic, partition)]
         found = [*_between(tables, copies), *_within(tables, copies), *_too_short(tables, topic, partition)]
+        found += _against_served(tables, topic, partition, copies)
         for kind, offset in found:
             yield kind, topic, partition, offset, None, None
 
@@ -264,6 +267,25 @@ def _between(tables: Tables, copies: Iterable[Copy]) -> Iterator[tuple[str, int]
         is_above = any(copy.last >= (_mark(tables, copy) or 0) for copy in group)
         if len({(copy.last, copy.crc) for copy in group}) > 1 and is_above:
             yield "rewritten", base
+
+
+def _against_served(
+    tables: Tables, topic: str, partition: int, copies: Iterable[Copy]
+) -> Iterator[tuple[str, int]]:
+    """What replicas agree on, with what is served."""
+    served = [
+        (one.offset, one.batch_crc) for one in tables.log if (one.topic, one.partition) == (topic, partition)
+    ]
+    below: dict[int, set[tuple[int, int, int]]] = defaultdict(set)
+    for copy in copies:
+        if copy.is_readable and copy.last < (_mark(tables, copy) or 0):
+            below[copy.base].add((copy.last, copy.crc, copy.epoch))
+    for base, kinds in below.items():
+        if len(kinds) == 1:
+            ((last, crc, _),) = kinds
+            for offset, batch_crc in served:
+                if offset == last and batch_crc != crc:
+                    yield "unserved", base
 
 
 def _within(tables: Tables, copies: Iterable[Copy]) -> Iterator[tuple[str, int]]:

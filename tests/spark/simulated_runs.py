@@ -116,7 +116,7 @@ def _copies(disk: Any, key: tuple[int, str, int], folder: str) -> Iterable[Copy]
 
 
 def _served(data: bytes, topic: str, partition: int) -> Iterable[Served]:
-    for _, view in iter_batches(data):
+    for header, view in iter_batches(data):
         for record in decode_records(view):
             value = record.value or b""
             parsed = parse_value(value)
@@ -124,4 +124,5 @@ def _served(data: bytes, topic: str, partition: int) -> Iterable[Served]:
             state = "foreign" if parsed is None else "good"
             producer, pseq = (None, None) if parsed is None else (parsed.producer, parsed.pseq)
             crc = value_crc32c(value)
-            yield Served(topic, partition, record.offset, state, producer, pseq, crc, fields)
+            place = (topic, partition, record.offset)
+            yield Served(*place, state, producer, pseq, crc, fields, header.crc)

@@ -262,7 +262,7 @@ LOGS = {
         says=f"sent with timestamp {TIMESTAMP_MS}, has {TIMESTAMP_MS + 1}",
     ),
     "timestamps that the broker has set": Fault(
-        _batch_with(times=(0, 0, 1, 0, 0), is_append_time=True), 0, says="rules: 21 of 21"
+        _batch_with(times=(0, 0, 1, 0, 0), is_append_time=True), 0, says="rules: 22 of 22"
     ),
     "a batch of which nothing but the values is right": Fault(
         _batch_with(key=None, headers=(), times=(0, 0, 1, 0, 0)),
@@ -291,12 +291,25 @@ def _other_batch(run: Plain, at: int, epoch: int) -> None:
     run.replicas[2][0][at] = batch(at * BATCH, [value("other", n) for n in range(BATCH)], epoch)
 
 
+def _other_everywhere(run: Plain, at: int, epoch: int) -> None:
+    _other_batch(run, at, epoch)
+    for partitions in run.replicas.values():
+        partitions[0][at] = run.replicas[2][0][at]
+
+
 def _without_first(*brokers: int) -> Callable[[Plain], None]:
     def plant(run: Plain) -> None:
         for broker in brokers:
             del run.replicas[broker][0][0]
 
     return plant
+
+
+def _read_later(run: Plain) -> None:
+    more = batch(20, [value("late", n) for n in range(BATCH)])
+    for partitions in run.replicas.values():
+        partitions[0].append(more)
+    run.high_watermark = 25
 
 
 def _flipped(run: Plain) -> None:
@@ -352,6 +365,19 @@ REPLICAS = {
     ),
     "other bytes of another epoch above it": Fault(lambda run: _other_batch(run, 3, 4), 0),
     "other bytes of the epoch above it": Fault(lambda run: _other_batch(run, 3, 3), 5, {"rewritten": 1}),
+    "the same other bytes in all, below the high watermark": Fault(
+        lambda run: _other_everywhere(run, 1, 3),
+        5,
+        {"unserved": 1},
+        says=r"replicas 1, 2, 3 hold another batch.*crc \d+ up to offset 9, 0+.log at byte \d+"
+        r".*dump-log --files .*broker-1/t-0/0",
+        is_fast=True,
+    ),
+    "the same other bytes of another epoch in all": Fault(
+        lambda run: _other_everywhere(run, 1, 4), 5, {"unserved": 1, "epoch_order": 6, "epoch_checkpoint": 3}
+    ),
+    "the same other bytes in all, above it": Fault(lambda run: _other_everywhere(run, 3, 4), 0),
+    "replicas that were read after more came in": Fault(_read_later, 0),
     "the first batch of a segment": Fault(
         _without_first(2),
         5,

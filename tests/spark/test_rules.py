@@ -319,7 +319,74 @@ MEMBER_CASES: dict[Callable[[RunHistory, list[dict[str, Any]]], None], dict[str,
 }
 
 
-ALL_CASES: dict[Callable[..., None], dict[str, int]] = {**CASES, **REPLICA_CASES, **MEMBER_CASES}
+# --- what is served, and replicas hold -------------------------------------------------------------------
+
+
+def served_as_all_hold_it(history: RunHistory, batches: list[dict[str, Any]]) -> None:
+    pass
+
+
+def served_otherwise_than_all_hold_it(history: RunHistory, batches: list[dict[str, Any]]) -> None:
+    history.batch_crcs[0][1] = 7
+
+
+def served_otherwise_than_the_one_replica_holds_it(
+    history: RunHistory, batches: list[dict[str, Any]]
+) -> None:
+    del batches[5:]
+    history.batch_crcs[0][1] = 7
+
+
+def served_in_larger_batches_than_all_hold(history: RunHistory, batches: list[dict[str, Any]]) -> None:
+    history.batch_crcs[0][1:3] = [7, 7]
+
+
+def served_otherwise_above_the_high_watermark(history: RunHistory, batches: list[dict[str, Any]]) -> None:
+    history.batch_crcs[0][4] = 7
+
+
+def served_otherwise_than_one_of_them_holds_it(history: RunHistory, batches: list[dict[str, Any]]) -> None:
+    batches[6]["crc"] = 7
+
+
+def served_otherwise_than_what_cannot_be_read(history: RunHistory, batches: list[dict[str, Any]]) -> None:
+    for number in (1, 6, 11):
+        batches[number] |= {"crc": 7, "crc_ok": False, "problem": "crc does not hold"}
+
+
+def served_while_one_catches_up(history: RunHistory, batches: list[dict[str, Any]]) -> None:
+    del batches[7:10]
+
+
+def served_behind_records_that_were_deleted(history: RunHistory, batches: list[dict[str, Any]]) -> None:
+    history.begins[0] = 25
+    history.batch_crcs[0][0] = 7
+    history.sends = [send for send in history.sends if send.partition or send.offset >= 25]
+    del batches[:2]
+
+
+def served_before_more_came_in(history: RunHistory, batches: list[dict[str, Any]]) -> None:
+    history.sends = [send for send in history.sends if send.partition or send.offset < 25]
+    del history.log[0][25:]
+
+
+SERVED_CASES: dict[Callable[[RunHistory, list[dict[str, Any]]], None], dict[str, int]] = {
+    served_as_all_hold_it: {},
+    served_otherwise_than_all_hold_it: {"unserved": 1},
+    served_otherwise_than_the_one_replica_holds_it: {"unserved": 1},
+    served_in_larger_batches_than_all_hold: {"unserved": 2},
+    served_otherwise_above_the_high_watermark: {},
+    served_otherwise_than_one_of_them_holds_it: {"diverged": 1},
+    served_otherwise_than_what_cannot_be_read: {},
+    served_while_one_catches_up: {},
+    served_behind_records_that_were_deleted: {},
+    served_before_more_came_in: {},
+}
+
+
+ALL_CASES: dict[Callable[..., None], dict[str, int]] = {
+    **CASES, **REPLICA_CASES, **MEMBER_CASES, **SERVED_CASES,
+}  # fmt: skip
 
 
 # --- one run for all -----------------------------------------------------------------------------------
@@ -367,6 +434,12 @@ def planted(spark_session: Any, tmp_path_factory: pytest.TempPathFactory) -> Ite
         batches += made
         members += [(broker, history.topic, 0, True) for broker in (1, 2, 3)]
         ends.append((history.topic, 0, 20, 20))
+    for stage in SERVED_CASES:
+        history, made = clean_history(stage.__name__, 100), replica_batches(stage.__name__)
+        history.batch_crcs[0] = [batch["crc"] for batch in made[:5]]
+        stage(history, made)
+        histories.append(history)
+        batches += made
     names = [item.split()[0] for item in BATCH_SCHEMA.split(", ")]
     replica = spark_session.createDataFrame([tuple(b[name] for name in names) for b in batches], BATCH_SCHEMA)
     marks = sorted({(batch["broker"], batch["topic"], 0, HIGH_WATERMARK) for batch in batches})
@@ -418,6 +491,7 @@ def test_replicas_below_their_own_high_watermarks_are_a_note(planted: Judged) ->
         "broker 2 of one_in_sync_and_short-0 ends at 10, its mark is 40; "
         "broker 2 of one_in_sync_whose_end_is_damaged-0 ends at 10, its mark is 40; "
         "broker 2 of one_replica_behind-0 ends at 20, its mark is 40; "
+        "broker 2 of served_while_one_catches_up-0 ends at 20, its mark is 40; "
         "broker 2 of tail_of_one_replica_torn-0 ends at 30, its mark is 40"
     )
 
@@ -443,6 +517,11 @@ def test_samples_say_where_to_look(planted: Judged) -> None:
     assert details["other_bytes_below_it"] == (
         "replicas 1, 2, 3 hold different batches: the odd one is replica 2, epoch 3 crc 7 up to offset 19, "
         "00000000000000000000.log at byte 700"
+    )
+    details = {row["topic"]: row["detail"] for row in planted.verdict.samples["unserved"]}
+    assert details["served_otherwise_than_the_one_replica_holds_it"] == (
+        "replica 1 holds another batch than is served: crc 1001 up to offset 19, "
+        "00000000000000000000.log at byte 700, served is crc 7"
     )
     details = {row["topic"]: row["detail"] for row in planted.verdict.samples["incomplete"]}
     assert details == {

@@ -63,6 +63,17 @@ def test_checksums_of_key_and_headers_are_made_where_they_are_named() -> None:
     ]
 
 
+def test_each_record_has_the_crc_of_its_batch_where_that_is_named() -> None:
+    batches = [fetched(7, [b"v", b"w"]), fetched(9, [b"x"])]
+    first, second = (batch.header.crc for batch in batches)
+    assert first != second
+    (made,) = to_arrow(batches, "t", 2, 8, 99, Columns(only=("offset", "batch_crc32c")))
+    assert made.to_pylist() == [
+        {"offset": 8, "batch_crc32c": first},
+        {"offset": 9, "batch_crc32c": second},
+    ]
+
+
 def test_any_timestamp_is_a_row_and_the_milliseconds_are_those_of_the_record() -> None:
     odd = [(1 << 63) - 1, -(1 << 63), -5, -1, 0, 253_402_300_799_999, 253_402_300_800_000]
     batches = []
