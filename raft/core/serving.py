@@ -102,8 +102,11 @@ def _begin_epoch(member: Member, token: int, request: BeginQuorumEpochRequest) -
 
 def _end_epoch(member: Member, token: int, request: EndQuorumEpochRequest) -> None:
     refusal = answers.check_end(request, member.config, member.state, member.names_voters)
-    if refusal is None and member.names_voters and not member.may_lead(request.leader_id):
-        refusal = answers.not_known(request.leader_id, member.voter_ids)
+    if refusal is None and member.names_voters:
+        # The leader itself is no stranger, though the log may leave it out meanwhile.
+        is_known = request.leader_id == member.leader_id or member.may_lead(request.leader_id)
+        if not is_known:
+            refusal = answers.not_known(request.leader_id, member.voter_ids)
     if refusal is None:
         member.learn(request.raft_epoch, request.leader_id)
         successors = request.preferred_successors

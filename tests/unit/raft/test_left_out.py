@@ -11,7 +11,7 @@ from holdfast.protocol.messages.quorum import (
     VoteRequest,
     VoteResponse,
 )
-from holdfast.raft.core.control_records import Voter
+from holdfast.raft.core.control_records import Voter, VoterNews
 from holdfast.raft.core.effects import Answered, Effect, Persist, Reply, RequestReceived, Send, Start, Tick
 from holdfast.raft.core.node import RaftNode
 from holdfast.raft.core.quorum import QuorumState
@@ -27,10 +27,10 @@ FOUR = tuple(map(voter, (1, 2, 3, 4)))
 WITHOUT_4 = FOUR[:3]
 
 
-def start(node_id: int, state: QuorumState | None = None) -> RaftNode:
+def start(node_id: int, state: QuorumState | None = None, sets: VoterSets | None = None) -> RaftNode:
     """A voter whose log ends with the removal of voter 4."""
     state = state or QuorumState(1, None, None, b"%d" % node_id * 16, kraft_version=1)
-    sets = VoterSets([(0, FOUR), (5, WITHOUT_4)])
+    sets = sets or VoterSets([(0, FOUR), (5, WITHOUT_4)])
     node = RaftNode(make_config(node_id, (1, 2, 3, 4)), LowRandom(), state, shape_of("1:6"), sets=sets)
     node.handle(Start(), 0)
     return node
@@ -94,6 +94,17 @@ def test_the_resignation_of_a_stranger_ends_no_epoch() -> None:
 def test_a_leader_that_has_removed_itself_resigns() -> None:
     node = start(2)
     ask(node, BeginQuorumEpochRequest("test", 4, 2, 2, "c4:9004"))
+    assert ask(node, EndQuorumEpochRequest("test", 4, 2, (2,)))[0].error_code == ErrorCode.NONE
+    assert node.leader_id is None
+
+
+def test_a_leader_that_has_removed_itself_resigns_though_it_never_said_where_it_is() -> None:
+    """The configuration did, before the upgrade: the log named no voters then."""
+    node = start(2, QuorumState(1, None, None, b"2" * 16), VoterSets())
+    ask(node, BeginQuorumEpochRequest("test", 4, 2, 2, None))
+    node._member.hear(6, VoterNews({}, 1, FOUR))
+    node._member.hear(7, VoterNews({}, voters=WITHOUT_4))
+    assert node.leader_id == 4
     assert ask(node, EndQuorumEpochRequest("test", 4, 2, (2,)))[0].error_code == ErrorCode.NONE
     assert node.leader_id is None
 
