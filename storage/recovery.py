@@ -6,16 +6,16 @@ before the first invalid batch: bad crc, zeros, cut short, wrong offset, falling
 searches for valid batches after that one: what follows a hole was not reported as flushed. What is kept is
 durable on return, so that a second crash cannot lose it. All that was for bytes that may never have reached
 the disk: an invalid batch or a missing segment in what was flushed is damage. Then nothing is cut, and the
-log is refused: CorruptLog. A segment that begins within the one before it was merged into that one by the
-cleaner, and is deleted.
+log is refused: CorruptLog. A segment that lies within the one before it was merged into that one by the
+cleaner, and is deleted; one that begins there and goes on behind it is damage, which no crash leaves.
 """
 
 import logging
 from dataclasses import dataclass, field
 
 from holdfast.protocol.frames import FRAME_MAX_BYTES
-from holdfast.protocol.record_batch import CorruptBatch, check_batch, parse_header
-from holdfast.runtime.api import Disk, DiskError
+from holdfast.protocol.record_batch import HEADER_SIZE, CorruptBatch, check_batch, parse_header
+from holdfast.runtime.api import Disk, DiskError, File
 from holdfast.storage import snapshots
 from holdfast.storage.core.config import LogConfig
 from holdfast.storage.core.faults import CorruptLog
@@ -25,6 +25,7 @@ from holdfast.storage.core.files import (
     LEADER_EPOCH_CHECKPOINT,
     LOG_SUFFIX,
     TIME_INDEX_SUFFIX,
+    offset_path,
     parse_offset_name,
 )
 from holdfast.storage.core.leader_epoch_cache import EpochEntry
@@ -96,13 +97,13 @@ async def open_segments(
         for base_offset in tuple(bases):
             number = len(found.segments)
             expected = found.segments[-1].next_offset if found.segments else base_offset
-            if base_offset < expected and _holds_others(found.segments[-1]):
+            if await _was_merged(disk, folder, base_offset, found, clean, must_hold):
                 merged.append(base_offset)
                 bases.remove(base_offset)
                 continue
             if base_offset != expected:
                 found.report.reason = f"segment {base_offset} should begin at {expected}"
-                if clean or expected < must_hold:
+                if clean or base_offset < expected or expected < must_hold:
                     raise CorruptLog(folder, 0, found.report.reason)
                 break
             segment = await Segment.open(disk, folder, base_offset, config.index_interval_bytes)
@@ -206,6 +207,45 @@ def _holds_others(segment: Segment) -> bool:
     except CorruptBatch:
         return False
     return True
+
+
+async def _was_merged(
+    disk: Disk, folder: str, base_offset: int, found: RecoveredSegments, clean: bool, must_hold: int
+) -> bool:
+    """A segment lies within the last one so far as a whole. What is no batch counts for none from `must_hold`
+    on, as it may never have reached the disk, but not after a clean stop; below, the segment might have gone
+    on. Raises: DiskError."""
+    before = found.segments[-1] if found.segments else None
+    if before is None or base_offset >= before.next_offset or not _holds_others(before):
+        return False
+    file = await disk.open(offset_path(folder, base_offset, LOG_SUFFIX), create=False)
+    try:
+        end_offset, is_whole = await _end_of(file, base_offset)
+    except DiskError:
+        await file.close()
+        raise
+    await file.close()
+    return end_offset <= before.next_offset and (is_whole or (not clean and end_offset >= must_hold))
+
+
+async def _end_of(file: File, base_offset: int) -> tuple[int, bool]:
+    """Where the batches of a segment end by their headers, and that nothing else is behind them. Raises:
+    DiskError."""
+    position, next_offset, file_size = 0, base_offset, file.size
+    try:
+        while position < file_size:
+            await next_turn()
+            chunk, at = file.read_at(position, SCAN_BYTES), 0
+            while at < len(chunk) and (at == 0 or at + HEADER_SIZE <= len(chunk)):
+                header = parse_header(chunk, at)
+                if header.base_offset < next_offset or position + at + header.size_bytes > file_size:
+                    return next_offset, False
+                at += header.size_bytes
+                next_offset = header.next_offset
+            position += at
+    except CorruptBatch:
+        return next_offset, False
+    return next_offset, True
 
 
 async def _forget_history(disk: Disk, folder: str) -> None:

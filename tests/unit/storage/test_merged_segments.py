@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
-from holdfast.protocol.record_batch import iter_batches, parse_header
+from holdfast.protocol.record_batch import Record, encode_batch, iter_batches, parse_header
 from holdfast.runtime.api import DiskError
 from holdfast.runtime.memory.disk import MemoryDisk
 from holdfast.runtime.memory.machine import settle
 from holdfast.storage.core.config import LogConfig
 from holdfast.storage.core.faults import CorruptLog
 from holdfast.storage.core.files import INDEX_SUFFIX, LOG_SUFFIX, offset_path, parse_offset_name
+from holdfast.storage.folders import make_durably
 from holdfast.storage.log import Log
 from tests.cases import slow
 from tests.unit.storage.batches import read_all
@@ -286,6 +287,56 @@ async def test_segments_within_a_merged_one_are_deleted_by_the_next_start(gone: 
     log = await open_log(disk, LARGE, clean=True)
     assert not set(left) & set(await bases(disk))
     check_reads(log)
+
+
+async def overlapping(end_offset: int, *, cut_bytes: int = 0) -> MemoryDisk:
+    """A stopped log of offsets 0 to 9, with a segment that begins at 5 and ends at `end_offset`."""
+    disk = MemoryDisk()
+    files = {0: batches_between(0, 10), 5: batches_between(5, end_offset)}
+    files[5] = files[5][: len(files[5]) - cut_bytes]
+    await make_durably(disk, FOLDER)
+    for base_offset, content in files.items():
+        file = await disk.open(offset_path(FOLDER, base_offset, LOG_SUFFIX), create=True)
+        file.append([content])
+        await file.flush()
+        await file.close()
+    await disk.sync_folder(FOLDER)
+    return disk
+
+
+def batches_between(start: int, end: int) -> bytes:
+    """Of a record each, all of one epoch."""
+    return b"".join(
+        encode_batch([Record(offset, 1, b"k", b"v")], base_offset=offset, leader_epoch=1)
+        for offset in range(start, end)
+    )
+
+
+@pytest.mark.parametrize("clean_stop", [True, False])
+@pytest.mark.parametrize("flushed", [0, 10, 15])
+async def test_a_segment_that_begins_within_another_one_and_goes_on_behind_it_is_damage(
+    clean_stop: bool, flushed: int
+) -> None:
+    """No crash leaves that, so that nothing of it is cut, flushed or not."""
+    disk = await overlapping(15)
+    with pytest.raises(CorruptLog, match="segment 5 should begin at 10"):
+        await open_log(disk, LARGE, clean=clean_stop, recovery_point=flushed)
+    assert await bases(disk) == [0, 5]
+
+
+@pytest.mark.parametrize(("flushed", "is_damage"), [(0, False), (8, False), (9, True), (10, True)])
+async def test_the_torn_end_of_a_segment_within_another_one_was_flushed_or_is_of_no_account(
+    flushed: int, is_damage: bool
+) -> None:
+    """It may have gone on; what was not flushed may have been torn by the crash that stopped the merge."""
+    disk = await overlapping(9, cut_bytes=1)
+    if is_damage:
+        with pytest.raises(CorruptLog, match="segment 5 should begin at 10"):
+            await open_log(disk, LARGE, clean=False, recovery_point=flushed)
+        assert await bases(disk) == [0, 5]
+    else:
+        log = await open_log(disk, LARGE, clean=False, recovery_point=flushed)
+        assert (log.log_end_offset, await bases(disk)) == (10, [0])
 
 
 async def test_a_damaged_header_makes_no_merged_segment_of_its_own() -> None:
