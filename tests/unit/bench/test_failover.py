@@ -1,14 +1,38 @@
 """A way of losing a leader that cannot be measured costs no other one."""
 
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
-from holdfast.bench.failover import _measured, _text
+import pytest
+
+from holdfast.bench import failover
+from holdfast.bench.failover import FailoverLoad, _measured, _text
 from holdfast.cli.progress import Progress
 
 
-def test_a_way_that_fails_says_why_and_has_no_figures(tmp_path: Path) -> None:
-    cell = _measured("kill", 100, 1, 2.0, tmp_path / "gone", Progress())
-    assert "gone" in cell["error"]
+@contextmanager
+def no_cluster(folder: Path | None) -> Iterator[Any]:
+    raise FileNotFoundError(f"{folder} is gone")
+    yield
+
+
+def begin(
+    monkeypatch: pytest.MonkeyPatch,
+    cluster: Callable[[Path | None], AbstractContextManager[Any]],
+    load: Callable[[FailoverLoad], object],
+) -> None:
+    """Measure with this cluster, where `load` stands for what is done to it."""
+    monkeypatch.setattr(failover, "own_cluster", cluster)
+    monkeypatch.setattr(failover, "run", lambda main: load(main.__self__))
+
+
+def test_a_way_that_fails_says_why_and_has_no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    begin(monkeypatch, no_cluster, lambda load: None)
+    cell = _measured("kill", 100, 1, 2.0, Path("folder"), Progress())
+    assert cell["error"] == "folder is gone"
     assert cell["wait"] is None
     lines = _text([cell]).splitlines()
     assert lines[1].split() == [*"kill -9 of a leader beside 100 partitions".split(), "0", *"----", "0", "0"]
