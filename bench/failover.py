@@ -241,6 +241,8 @@ def _measured(
             run(load.main)
     except (click.ClickException, OSError) as problem:
         error = problem.message if isinstance(problem, click.ClickException) else str(problem)
+    if error is None and load is not None and load.never:
+        error = f"{load.never} partitions never came back"
     waits_ms = [] if load is None else load.waits_ms
     return {
         "way": way,

@@ -90,7 +90,7 @@ def page_of_all(answers: Mapping[str, Answer]) -> str:
         f'<div class="wide"><pre>{escape(answer.text)}</pre></div>' for answer in answers.values()
     )
     return _page(
-        _headline(best, failover["wait"]["p50_ms"]),
+        _headline(best, failover["wait"] and failover["wait"]["p50_ms"]),
         produced["machine"],
         f"Medians of {runs} run{'s' if runs > 1 else ''}.",
         "",
@@ -129,8 +129,9 @@ def page_of_failover(answer: Answer) -> str:
     )
 
 
-def _headline(mb_s: float, back_ms: float) -> str:
-    return f"{mb_s:.0f} MB/s acknowledged by all replicas, back {back_ms:.0f} ms after a kill"
+def _headline(mb_s: float, back_ms: float | None) -> str:
+    back = "nothing back" if back_ms is None else f"back {back_ms:.0f} ms"
+    return f"{mb_s:.0f} MB/s acknowledged by all replicas, {back} after a kill"
 
 
 def _page(

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from holdfast.bench import failover
 from holdfast.bench.failover import FailoverLoad, _measured, _text
@@ -17,6 +18,11 @@ from holdfast.cli.progress import Progress
 def no_cluster(folder: Path | None) -> Iterator[Any]:
     raise FileNotFoundError(f"{folder} is gone")
     yield
+
+
+@contextmanager
+def some_cluster(folder: Path | None) -> Iterator[Any]:
+    yield SimpleNamespace(local=SimpleNamespace(), create_topic=lambda topic: None)
 
 
 def begin(
@@ -36,3 +42,10 @@ def test_a_way_that_fails_says_why_and_has_no_figures(monkeypatch: pytest.Monkey
     assert cell["wait"] is None
     lines = _text([cell]).splitlines()
     assert lines[1].split() == [*"kill -9 of a leader beside 100 partitions".split(), "0", *"----", "0", "0"]
+
+
+def test_partitions_that_never_come_back_are_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    begin(monkeypatch, some_cluster, lambda load: setattr(load, "never", 12))
+    ran = CliRunner().invoke(failover.main, ["--way", "kill", "--times", "1"])
+    assert ran.exit_code == 1
+    assert "kill -9 of a leader: 12 partitions never came back" in ran.output

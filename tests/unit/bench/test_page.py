@@ -49,6 +49,11 @@ def test_every_benchmark_is_on_the_page() -> None:
         assert row in text
 
 
+def test_the_page_says_when_nothing_came_back() -> None:
+    text = page_of_all(ANSWERS | {"failover": Answer({"cells": [cell("kill", 0, [])]}, "FAILOVER")})
+    assert "55 MB/s acknowledged by all replicas, nothing back after a kill" in text
+
+
 def test_what_was_printed_is_there_and_nothing_of_it_is_markup() -> None:
     text = page_of_all(ANSWERS)
     assert all(answer.text.split()[0] in text for answer in ANSWERS.values())
