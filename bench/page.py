@@ -35,7 +35,10 @@ _WAITS = (
     "of a controller from its end to the next change."
 )
 _COST = "Some partitions are written to; the others only have to get leaders as well."
-_FAILOVER = "From <code>kill -9</code> of a leader to the next acknowledged write, each partition a point."
+_FAILOVER = (
+    "The longest time between two acknowledgements around a <code>kill -9</code> of a leader, each partition "
+    "a point."
+)
 
 
 def page(data: Mapping[str, Any], results: list[tuple[str, str]]) -> str:

@@ -49,3 +49,51 @@ def test_partitions_that_never_come_back_are_a_failure(monkeypatch: pytest.Monke
     ran = CliRunner().invoke(failover.main, ["--way", "kill", "--times", "1"])
     assert ran.exit_code == 1
     assert "kill -9 of a leader: 12 partitions never came back" in ran.output
+
+
+def test_the_load_is_what_is_done_while_it_lasts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The start of the cluster is said before, in the same line."""
+    done: list[str] = []
+    progress = Progress()
+    monkeypatch.setattr(progress, "phase", lambda name, *rest: done.append(name))
+
+    @contextmanager
+    def started(folder: Path | None) -> Iterator[Any]:
+        done.append("a cluster starts")
+        with some_cluster(folder) as cluster:
+            yield cluster
+
+    begin(monkeypatch, started, lambda load: done.append("the load"))
+    _measured("kill", 0, 1, 2.0, None, progress)
+    assert done == ["a cluster starts", "kill -9 of a leader", "the load"]
+
+
+def load_on(*controllers: int) -> FailoverLoad:
+    """No nodes but these controllers, and signals that are not sent."""
+    nodes: Any = SimpleNamespace(
+        broker=lambda broker_id: SimpleNamespace(node_id=broker_id),
+        controllers=[SimpleNamespace(node_id=node_id) for node_id in controllers],
+        signal=lambda node, number: None,
+    )
+    cluster: Any = SimpleNamespace(bootstrap_servers="")
+    load = FailoverLoad(cluster, nodes, 1, 2.0)
+    load._bring_back = lambda node: None  # type: ignore[method-assign]
+    return load
+
+
+async def test_a_partition_that_has_another_leader_before_the_signal_is_not_waited_for() -> None:
+    load = load_on()
+    load._led = lambda: {1: {0: 5}}  # type: ignore[method-assign]
+    load.acks.epochs.add((0, 6))
+    await load._end_leader()
+    assert (load.waits_ms, load.never) == ([], 0)
+
+
+async def test_the_end_of_the_active_controller_waits_until_there_is_one() -> None:
+    answers = iter([None, 9, 2])
+
+    async def describe_quorum() -> Any:
+        return SimpleNamespace(leader_id=next(answers))
+
+    admin: Any = SimpleNamespace(describe_quorum=describe_quorum)
+    assert (await load_on(1, 2)._active(admin)).node_id == 2
