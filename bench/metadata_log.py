@@ -13,6 +13,7 @@ import asyncio
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -176,8 +177,11 @@ class _Node:
         self.driver.handlers()[exchange.api_key](exchange)
 
     def disk_bytes(self) -> int:
-        """Of all files."""
-        found = sum(path.stat().st_size for path in Path(self.config.folder).rglob("*") if path.is_file())
+        """Of all files; threads of the node delete some meanwhile."""
+        found = 0
+        for path in Path(self.config.folder).rglob("*"):
+            with suppress(FileNotFoundError):
+                found += path.stat().st_size if path.is_file() else 0
         self.disk_max = max(self.disk_max, found)
         return found
 
