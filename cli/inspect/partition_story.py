@@ -24,6 +24,7 @@ from holdfast.metadata.records import (
     PartitionRecord,
     RegisterBrokerRecord,
     RemoveTopicRecord,
+    ReplicasOfflineRecord,
     TopicRecord,
     UnfenceBrokerRecord,
     UnregisterBrokerRecord,
@@ -154,6 +155,8 @@ def _may_matter(
             return record.name == topic_name
         case PartitionRecord() | PartitionChangeRecord():
             return record.topic_id == topic_id and record.partition_index == partition_index
+        case ReplicasOfflineRecord():
+            return record.topic_id == topic_id and partition_index in record.partitions
         case RemoveTopicRecord():
             return record.topic_id == topic_id
         case ConfigRecord():
@@ -192,6 +195,7 @@ def _step(
             | FenceBrokerRecord()
             | UnfenceBrokerRecord()
             | BrokerRegistrationChangeRecord()
+            | ReplicasOfflineRecord()
         ):
             return step if has is not None and record.broker_id in has.replicas else None
     return None if has is None else step

@@ -23,6 +23,7 @@ from holdfast.metadata.records import (
     MetadataRecord,
     PartitionChangeRecord,
     RegisterBrokerRecord,
+    ReplicasOfflineRecord,
     UnfenceBrokerRecord,
     UnregisterBrokerRecord,
 )
@@ -200,6 +201,10 @@ def _event(record: MetadataRecord) -> str:
             if record.in_controlled_shutdown:
                 return f"broker {record.broker_id} is in controlled shutdown"
             return f"broker {record.broker_id} changed its registration"
+        case ReplicasOfflineRecord():
+            if record.are_online:
+                return f"broker {record.broker_id} fetches its replica anew"
+            return f"broker {record.broker_id} lost its replica: damaged, or in a log dir that failed"
         case ConfigRecord():
             owner = f"topic {record.resource_name}" if record.resource_name else "cluster"
             if record.value is None:

@@ -14,7 +14,12 @@ from holdfast.cli.inspect.sentences import headline, sentences
 from holdfast.metadata.delta import MetadataDelta
 from holdfast.metadata.history import CommittedRecord, MetadataHistory
 from holdfast.metadata.image import MetadataImage
-from holdfast.metadata.records import PartitionChangeRecord, decode_record, encode_record
+from holdfast.metadata.records import (
+    PartitionChangeRecord,
+    ReplicasOfflineRecord,
+    decode_record,
+    encode_record,
+)
 from holdfast.metadata.snapshot import MetadataState, snapshot_values
 from holdfast.protocol.record_batch import Record, encode_batch
 from holdfast.raft.core.control_records import SnapshotHeaderRecord
@@ -256,6 +261,23 @@ def test_a_change_of_another_partition_of_the_topic_is_not_told() -> None:
     told = story(T, "partition t-1 replicas=(3,2,4) min_isr=2", "fence 4", "fence 3")
     changes = [step for step in told.steps if isinstance(step.logged.record, PartitionChangeRecord)]
     assert list(map(headline, changes)) == ["isr (1,2,3) -> (1,2)"]
+    assert told.complaints == ()
+
+
+def test_a_replica_that_is_lost_and_fetched_anew_is_told_also_where_no_set_changes() -> None:
+    told = story(
+        T,
+        "fence 3",
+        "partition t-1 replicas=(1,2,3) min_isr=2",
+        "offline 3 t-0",
+        "offline 3 t-1",
+        "renew 3 t-0",
+    )
+    steps = [step for step in told.steps if isinstance(step.logged.record, ReplicasOfflineRecord)]
+    assert [(headline(step), sentences(step)) for step in steps] == [
+        ("broker 3 lost its replica: damaged, or in a log dir that failed", []),
+        ("broker 3 fetches its replica anew", []),
+    ]
     assert told.complaints == ()
 
 
