@@ -52,6 +52,8 @@ _FOUND_SCHEMA = (
 )
 _POSITIONS_SCHEMA = "topic string, partition int, next_offset long"
 _STARTS_SCHEMA = "topic string, partition int, log_start long"
+#: Partition of an open send whose lines contradict each other: with any other line of it they still do.
+_UNCERTAIN = -1
 #: What is counted of sends that retention has taken before they were looked at.
 EXPIRED = "expired"
 
@@ -177,13 +179,15 @@ WHERE p.acked AND NOT coalesce(p.log_partition = p.partition AND p.log_offset = 
 _REPEATED_SQL = "SELECT * FROM missing LEFT SEMI JOIN placed_before USING (topic, producer, pseq)"
 _REPEATED_SCHEMA = "topic string, producer string, pseq long"
 #: Sends that wait for an answer or for their record. A send that was refused or found is settled; so is one
-#: whose lines were told to be none of a ledger.
-_OPEN_SENDS_SQL = """
-SELECT CASE WHEN answers > 0 THEN 3 ELSE 1 END AS kind, run, producer, pseq, topic, partition, value_crc32c,
+#: whose lines were told to come again. One whose lines contradict each other is kept, for records of it may
+#: come later: nothing is said of them either.
+_OPEN_SENDS_SQL = f"""
+SELECT CASE WHEN answers > 0 THEN 3 ELSE 1 END AS kind, run, producer, pseq, topic,
+       coalesce(partition, {_UNCERTAIN}) AS partition, value_crc32c,
        acks, outcome, offset, leader_epoch, t0, t1, timestamp_ms, key_crc32c, headers_crc32c
 FROM sends LEFT ANTI JOIN settled USING (topic, producer, pseq)
 LEFT ANTI JOIN repeated USING (topic, producer, pseq)
-WHERE NOT refused AND invokes > 0
+WHERE NOT refused
 """
 _SETTLED_SQL = """
 SELECT topic, partition, log_offset AS offset, producer, pseq, acked, acked AND perfect AS ok
@@ -195,6 +199,7 @@ WHERE log_partition = partition
 _OPEN_LOG_SQL = f"""
 SELECT {", ".join(LOG_COLUMNS)} FROM log
 LEFT ANTI JOIN settled USING (topic, producer, pseq)
+LEFT ANTI JOIN (SELECT * FROM sends WHERE partition IS NULL) USING (topic, producer, pseq)
 LEFT ANTI JOIN (SELECT * FROM unpaired WHERE placed_offset IS NOT NULL) USING (topic, producer, pseq)
 LEFT ANTI JOIN (SELECT * FROM candidates WHERE detail = 'never sent')
   USING (topic, partition, offset, producer, pseq)
@@ -388,12 +393,14 @@ def _view(spark: Any, name: str, sql: str) -> None:
 
 
 def _without_answers_that_prove_nothing(sends: Any) -> Any:
-    """Of a send whose lines contradict each other it is not known what became of it."""
-    is_odd = F.col("contradictory") | (F.col("invokes") != 1)
-    for name in ("acked", "weakly_acked", "refused"):
-        sends = sends.withColumn(name, F.col(name) & ~is_odd)
-    sends = sends.withColumn("unknown", F.col("unknown") | is_odd)
-    return sends.withColumn("outcome", F.when(is_odd, INFO).otherwise(F.col("outcome")))
+    """Of a send whose lines contradict each other it is not known what it was, nor what became of it."""
+    is_odd = F.col("contradictory") | (F.col("invokes") != 1) | F.col("partition").eqNullSafe(_UNCERTAIN)
+    changes = {name: F.col(name) & ~is_odd for name in ("acked", "weakly_acked", "refused")}
+    changes["unknown"] = F.col("unknown") | is_odd
+    changes["outcome"] = F.when(is_odd, INFO).otherwise(F.col("outcome"))
+    for name in ("partition", "value_crc32c", "timestamp_ms", "key_crc32c", "headers_crc32c"):
+        changes[name] = F.when(~is_odd, F.col(name))
+    return sends.withColumns(changes)
 
 
 def _defects(sends: Any, repeated: Any) -> list[str]:

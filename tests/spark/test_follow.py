@@ -31,21 +31,14 @@ class Event:
     fields: dict[str, Any]
 
 
-def sent(pseq: int, partition: int = 0, acks: int = -1) -> Event:
-    return Event(
-        {
-            "origin": 0,
-            "kind": 1,
-            "pseq": pseq,
-            "partition": partition,
-            "acks": acks,
-            "value_crc32c": 100 + pseq,
-        }
-    )
+def sent(pseq: int, partition: int = 0, acks: int = -1, **fields: Any) -> Event:
+    row = {"origin": 0, "kind": 1, "pseq": pseq, "partition": partition, "acks": acks}
+    return Event(row | {"value_crc32c": 100 + pseq} | fields)
 
 
-def answered(pseq: int, offset: int | None, outcome: int = OK) -> Event:
-    return Event({"origin": 0, "kind": 2, "pseq": pseq, "partition": 0, "outcome": outcome, "offset": offset})
+def answered(pseq: int, offset: int | None, outcome: int = OK, partition: int = 0) -> Event:
+    row = {"origin": 0, "kind": 2, "pseq": pseq, "partition": partition}
+    return Event(row | {"outcome": outcome, "offset": offset})
 
 
 def acked(pseq: int, offset: int) -> tuple[Event, Event]:
@@ -164,6 +157,36 @@ DOUBTFUL: dict[str, list[tuple[tuple[Event, ...], str | None]]] = {
         ((*acked(0, 0),), None), ((answered(0, None, REFUSED), there(0, 0)), CONTRADICTION),
     ],
     "an answer of other acks": [((sent(0), answered(0, 0, WEAK), there(0, 0)), CONTRADICTION)],
+    "two sends of one number, both in the log": [
+        ((sent(0), *acked(0, 0), there(0, 0), there(0, 1)), TWICE), ((there(0, 2),), None),
+    ],
+    "two sends of one number with other values": [
+        ((sent(0, value_crc32c=7), *acked(0, 0), there(0, 0)), TWICE), ((there(0, 1, value_crc32c=7),), None),
+    ],
+    "two sends of one number with other fields": [
+        (
+            (
+                sent(0, timestamp_ms=5, key_crc32c=6),
+                *(sent(0, timestamp_ms=6, headers_crc32c=7), answered(0, 0)),
+                there(0, 0, timestamp_ms=5, key_crc32c=6),
+            ),
+            TWICE,
+        ),
+    ],
+    "two sends, and later a time-out and a record elsewhere": [
+        ((sent(0), sent(0)), TWICE),
+        ((answered(0, None, UNKNOWN),), CONTRADICTION),
+        ((there(0, 0, partition=1),), None),
+    ],
+    "an answer that names another partition": [
+        ((sent(0), answered(0, 0, partition=1), there(0, 0)), CONTRADICTION),
+        ((*acked(1, 1), there(1, 1)), None),
+    ],
+    "an answer to no send, and its record": [
+        ((answered(0, 0), there(0, 0)), UNKNOWN_SEND),
+        ((*acked(1, 1), there(1, 1)), None),
+        ((*acked(2, 2), there(2, 2)), None),
+    ],
 }  # fmt: skip
 
 
