@@ -165,13 +165,15 @@ SELECT log_topic AS topic, log_partition AS partition, log_offset AS offset FROM
 UNION ALL
 SELECT topic, partition, offset FROM found_before WHERE class = 'corrupt'
 """
-#: Acknowledged sends that are not in their place although the log was read past it.
+#: Acknowledged sends that are not in their place although the log was read past it. One whose place cannot be
+#: read stays open, and is no reason to look back each time.
 _MISSING_SQL = f"""
 SELECT DISTINCT p.topic, p.producer, p.pseq FROM pairs p
 JOIN positions c ON c.topic = p.topic AND c.partition = p.partition
 LEFT ANTI JOIN found_before f
   ON f.class IN ('lost', 'moved', '{EXPIRED}') AND f.topic = p.topic AND f.partition = p.partition
      AND f.offset = p.offset AND f.producer = p.producer AND f.pseq = p.pseq
+LEFT ANTI JOIN unreadable u ON u.topic = p.topic AND u.partition = p.partition AND u.offset = p.offset
 WHERE p.acked AND NOT coalesce(p.log_partition = p.partition AND p.log_offset = p.offset, false)
   AND p.offset < c.next_offset
 """
@@ -282,7 +284,6 @@ class FollowState:
         _view(spark, "log", _LOG_SQL)
         _view(spark, "pairs", _WITH_UNKNOWN_SQL)
         self._look_back(spark, batch)
-        spark.sql(_UNREADABLE_SQL).createOrReplaceTempView("unreadable")
         _view(spark, "candidates", _NEW_SQL)
         _view(spark, "settled", _SETTLED_SQL)
         counts, samples = self._findings(spark)
@@ -320,6 +321,7 @@ class FollowState:
         """Views of what earlier micro-batches have settled, and of what is not as it was; empty, and cheap,
         where nothing new is about it."""
         self._read(spark, "found", _FOUND_SCHEMA, range(batch)).createOrReplaceTempView("found_before")
+        spark.sql(_UNREADABLE_SQL).createOrReplaceTempView("unreadable")
         is_cut = not spark.table("positions").where("cut_at IS NOT NULL").isEmpty()
         has_unpaired = not spark.table("pairs").where("NOT known AND state = 'good'").isEmpty()
         _view(spark, "missing", _MISSING_SQL)

@@ -130,6 +130,19 @@ def test_a_micro_batch_that_spark_repeats_says_the_same_again(spark: Any, tmp_pa
     }  # fmt: skip
 
 
+def test_after_a_damaged_record_a_micro_batch_reads_no_places_of_earlier_ones(
+    spark: Any, tmp_path: Path
+) -> None:
+    (damage, counts), _ = SCRIPTS["a damaged record in its place"]
+    first = (*damage, *acked(5, 1), there(5, 1))
+    assert FollowState(tmp_path).take(frame_of(spark, first), 0).counts == counts
+    places = list((tmp_path / "placed" / "0").glob("*.parquet"))
+    assert places
+    for path in places:
+        path.write_bytes(b"not to be read")
+    assert FollowState(tmp_path).take(frame_of(spark, (*acked(1, 2), there(1, 2))), 1).counts == {}
+
+
 def test_few_acknowledged_records_in_their_place_prove_nothing() -> None:
     first, second = (Step(number, {}, {}, {"acked": 2, "ok": 1}) for number in (0, 1))
     assert verdict_of([first], ("t",), 2).exit_code == 6
