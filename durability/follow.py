@@ -35,6 +35,8 @@ _LOOK_S = 10.0
 _LOOK_TIMEOUT_MS = 2_000
 #: So long it may take in the end, when nothing else is asked any more.
 _LAST_LOOK_TIMEOUT_MS = 30_000
+#: Lines that are none of a ledger, and are named in the verdict.
+_LINES_MAX = 5
 #: Before a stream that has failed is begun again.
 _PAUSE_S = 1.0
 
@@ -263,10 +265,10 @@ def verdict_of(
     for step in steps:
         counts.update(step.counts)
         facts.update(step.facts)
-        doubts += step.doubts
         for name, rows in step.samples.items():
             kept = samples.setdefault(name, [])
             kept += rows[: SAMPLES_MAX - len(kept)]
+    doubts += _doubts_of_ledgers(steps)
     if facts[EXPIRED]:
         doubts.append(
             f"{facts[EXPIRED]} answered sends lie before the beginning of their logs (retention): not judged"
@@ -285,6 +287,21 @@ def verdict_of(
         doubts=tuple(doubts),
         notes=tuple(notes),
     )
+
+
+def _doubts_of_ledgers(steps: Sequence[Step]) -> list[str]:
+    """No more, however long it is followed."""
+    lines = list(dict.fromkeys(doubt for step in steps for doubt in step.doubts))
+    doubts = lines[:_LINES_MAX]
+    if len(lines) > _LINES_MAX:
+        doubts.append(f"ledger: {len(lines) - _LINES_MAX} more lines that are none of a ledger")
+    sends: Counter[str] = Counter()
+    examples: dict[str, str] = {}
+    for step in steps:
+        for words, (count, example) in step.defects.items():
+            sends[words] += count
+            examples.setdefault(words, example)
+    return doubts + [f"ledger: {count} {words}, such as {examples[words]}" for words, count in sends.items()]
 
 
 def _wait_for_topics(

@@ -219,8 +219,10 @@ class Step:
     samples: Mapping[str, Sequence[Mapping[str, Any]]]
     #: sent, acked, ok and served: how many of each were new
     facts: Mapping[str, int]
-    #: lines that are none of a ledger, alone or together
+    #: lines that are none of a ledger
     doubts: tuple[str, ...] = ()
+    #: what is wrong with lines together -> number of sends, and one of them
+    defects: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     #: topic that a line names -> topic ids that acknowledged
     topic_ids: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
@@ -233,6 +235,7 @@ class Step:
                 "samples": dict(self.samples),
                 "facts": dict(self.facts),
                 "doubts": list(self.doubts),
+                "defects": dict(self.defects),
                 "topic_ids": dict(self.topic_ids),
             }
         )
@@ -296,10 +299,9 @@ class FollowState:
         facts["ok"] = spark.table("settled").where("ok").count()
         facts[EXPIRED] = counts.pop(EXPIRED, 0)
         problems = lines.where(F.col("kind") == PROBLEM).select("run").limit(3) if row.problems else None
-        doubts = [] if problems is None else [one.run for one in problems.collect()]
-        doubts += _defects(spark.table("sends"), spark.table("repeated"))
-        said = tuple(f"ledger: {doubt}" for doubt in doubts)
-        return Step(batch, counts, samples, facts, said, topic_ids)
+        doubts = () if problems is None else tuple(f"ledger: {one.run}" for one in problems.collect())
+        defects = _defects(spark.table("sends"), spark.table("repeated"))
+        return Step(batch, counts, samples, facts, doubts, defects, topic_ids)
 
     def _of_judged(self, frame: Any) -> Any:
         """The rows without those of topics of which nothing more is said."""
@@ -405,8 +407,8 @@ def _without_answers_that_prove_nothing(sends: Any) -> Any:
     return sends.withColumns(changes)
 
 
-def _defects(sends: Any, repeated: Any) -> list[str]:
-    """What is wrong with lines together, with one send each."""
+def _defects(sends: Any, repeated: Any) -> dict[str, tuple[int, str]]:
+    """What is wrong with lines together -> number of sends, and one of them."""
     named = F.struct("topic", "producer", "pseq")
     conditions = [F.expr(condition) for _, condition, _ in DEFECTS]
     row = sends.agg(
@@ -416,11 +418,12 @@ def _defects(sends: Any, repeated: Any) -> list[str]:
     found = [(words, row[n], row[len(DEFECTS) + n]) for n, (_, _, words) in enumerate(DEFECTS)]
     if not repeated.isEmpty():
         found.append((REPEATED, *repeated.agg(F.count("*"), F.min(named)).first()))
-    return [
-        f"{count} {words}, such as {one.producer} record {one.pseq} of topic {one.topic}"
-        for words, count, one in found
-        if count
-    ]
+    defects: dict[str, tuple[int, str]] = {}
+    for words, count, one in found:
+        if count:
+            before, _ = defects.get(words, (0, ""))
+            defects[words] = (before + count, f"{one.producer} record {one.pseq} of topic {one.topic}")
+    return defects
 
 
 def _topic_ids(row: Any) -> dict[str, list[str]]:

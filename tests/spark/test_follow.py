@@ -151,6 +151,21 @@ def test_few_acknowledged_records_in_their_place_prove_nothing() -> None:
     assert verdict.notes[1:] == ("2 acknowledged sends were not seen in their place so far",)
 
 
+def test_the_doubts_of_a_verdict_do_not_grow_with_the_time_that_is_followed() -> None:
+    def step(number: int) -> Step:
+        lines, defects = (
+            (f"ledger: f, line {number}: no JSON",),
+            {TWICE: [2, f"p record {number} of topic t"]},
+        )
+        return Step(number, {}, {}, {"acked": 2, "ok": 2}, lines, defects)
+
+    assert verdict_of([step(number) for number in range(40)], ("t",), 1).doubts == (
+        *(f"ledger: f, line {number}: no JSON" for number in range(5)),
+        "ledger: 35 more lines that are none of a ledger",
+        f"ledger: 80 {TWICE}, such as p record 0 of topic t",
+    )
+
+
 TWICE = "sends written down more than once"
 UNKNOWN_SEND = "answers to sends that were never written down"
 CONTRADICTION = "sends with answers that contradict each other or their acks"
@@ -216,8 +231,10 @@ def test_lines_that_are_none_of_one_ledger_are_in_doubt_and_no_loss(
     for number, (events, doubt) in enumerate(DOUBTFUL[name]):
         step = FollowState(tmp_path).take(frame_of(spark, events), number)
         assert step.counts == {}
-        assert len(step.doubts) == (doubt is not None)
-        assert all(said.startswith(f"ledger: 1 {doubt}") for said in step.doubts), step.doubts
+        assert (len(step.defects), step.doubts) == (doubt is not None, ())
+        for words, (count, example) in step.defects.items():
+            assert words.startswith(str(doubt))
+            assert (count, example) == (1, "p record 0 of topic t")
 
 
 # --- the whole of it: files that grow, a log that is truncated, and a restart ------------------------------
