@@ -57,7 +57,9 @@ class LedgerStreamReader(DataSourceStreamReader):
     """Follows ledgers as producers write them, and files that appear; a line is read when it is whole.
 
     An offset is {file: bytes}. Packed files are whole ledgers already: they are read once, when they appear.
-    A file of which read bytes are gone, or a packed one that has changed, is none that can be followed.
+    A file that was read and is gone, is shorter, or has no line's end where reading stopped, and a packed
+    one of another size, is none that can be followed. A longer file with a line's end at that very byte is
+    not told from one that has grown.
     """
 
     def __init__(self, path: str) -> None:
@@ -72,6 +74,8 @@ class LedgerStreamReader(DataSourceStreamReader):
             files = ledger_files(self._path)
         except UnreadableLedger:
             files = []  # not yet
+        for path in sorted(start.keys() - set(files)):
+            raise UnreadableLedger(f"{path}: it was read, and is not there any more")
         for path in files:
             _check_read(path, start.get(path, 0))
         ends = {path: size for path in files if (size := whole_lines_end(path, start.get(path, 0))) > 0}
@@ -92,9 +96,17 @@ class LedgerStreamReader(DataSourceStreamReader):
 
 def _check_read(path: str, was_read: int) -> None:
     """Raises: UnreadableLedger when the file is not the one of which so many bytes were read; OSError."""
+    if not was_read:
+        return
     size = Path(path).stat().st_size
-    if was_read and (size != was_read if is_packed(path) else size < was_read):
+    if size != was_read if is_packed(path) else size < was_read:
         raise UnreadableLedger(f"{path}: {was_read} bytes of it were read, and it has {size} now")
+    if is_packed(path):
+        return
+    with Path(path).open("rb") as file:
+        file.seek(was_read - 1)
+        if file.read(1) != b"\n":
+            raise UnreadableLedger(f"{path}: it is not the file of which {was_read} bytes were read")
 
 
 def whole_lines_end(path: str, start: int) -> int:

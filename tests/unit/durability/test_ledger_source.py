@@ -75,6 +75,31 @@ def test_a_file_that_is_not_what_was_read_is_followed_no_further(
         read_on(tmp_path, offset)
 
 
+@pytest.mark.parametrize("name", ["r.jsonl", "r.jsonl.gz"])
+@pytest.mark.parametrize("others", [(), ("r.q.jsonl",)])
+def test_a_file_that_was_read_must_stay(tmp_path: Path, name: str, others: tuple[str, ...]) -> None:
+    """Also one that has got another name, as that of the packed file: its lines would come again."""
+    path = tmp_path / name
+    path.write_bytes(gzip.compress(line(0).encode()) if name.endswith(".gz") else line(0).encode())
+    offset, _ = read_on(tmp_path, {})
+    path.unlink()
+    for other in others:
+        (tmp_path / other).write_text(line(1))
+    with pytest.raises(UnreadableLedger, match=f"{name}: it was read, and is not there any more"):
+        read_on(tmp_path, offset)
+
+
+@pytest.mark.parametrize("ledger", ["", "r.jsonl"], ids=["a folder", "a file"])
+def test_a_longer_file_in_place_of_one_that_was_read_is_another(tmp_path: Path, ledger: str) -> None:
+    """Unless a line of it ends at the very byte up to which the other was read."""
+    path = tmp_path / "r.jsonl"
+    path.write_text(line(0) + line(1))
+    offset, _ = read_on(tmp_path / ledger, {})
+    path.write_text(line(10) + line(11) + line(12))
+    with pytest.raises(UnreadableLedger, match=r"r\.jsonl: it is not the file of which 228 bytes were read"):
+        read_on(tmp_path / ledger, offset)
+
+
 @pytest.mark.parametrize(
     ("text", "start", "end"),
     [(b"", 0, 0), (b"ab", 0, 0), (b"a\nb", 0, 2), (b"a\nb\n", 2, 4), (b"a\n" + b"b" * 200_000, 2, 2)],
