@@ -90,8 +90,11 @@ def _is_ledger(file: Path) -> bool:
 
 
 def doubts_of_files(ledger: str) -> tuple[str, ...]:
-    """Of what was passed over, as a verdict says it."""
-    others = passed_over(ledger)
+    """Of what was passed over, and of what cannot be looked into, as a verdict says it."""
+    try:
+        others = passed_over(ledger)
+    except OSError as error:
+        return (f"ledger: cannot be looked into: {error}",)
     if not others:
         return ()
     more = f" and {len(others) - _FILES_MAX} more" if len(others) > _FILES_MAX else ""

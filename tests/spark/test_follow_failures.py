@@ -240,6 +240,18 @@ def test_files_that_are_passed_over_are_in_doubt_while_they_are_there(
     assert planted.run(("looks for news", "finds none")).exit_code == 0
 
 
+def test_a_ledger_folder_that_cannot_be_looked_into_is_in_doubt(
+    planted: Planted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(path: str) -> list[str]:
+        raise PermissionError(13, "Permission denied", "sub/q.jsonl")
+
+    monkeypatch.setattr("holdfast.durability.ledger_files.passed_over", refused)
+    verdict = planted.run(("completes 0",))
+    doubt = "ledger: cannot be looked into: [Errno 13] Permission denied: 'sub/q.jsonl'"
+    assert (verdict.exit_code, verdict.doubts) == (6, (doubt,))
+
+
 @pytest.mark.parametrize("text", ["", "null", "[]", "{}", '{"topic_ids": [], "withdrawn": {}}'])
 @pytest.mark.parametrize("name", ["topics.json", "steps/3.json"])
 def test_a_state_folder_that_cannot_be_read_is_named(

@@ -52,6 +52,22 @@ def test_links_and_closed_folders_in_a_ledger_are_named(
     assert passed_over(str(ledger)) == [str(ledger / name) for name in ("closed", "folder", "nothing.jsonl")]
 
 
+def test_a_folder_that_cannot_be_looked_into_is_a_doubt_and_no_traceback(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its names may be listed although nothing more may be asked of them."""
+    (tmp_path / "p1.jsonl").write_text(LINE)
+    refusal = PermissionError(13, "Permission denied", str(tmp_path / "p1.jsonl"))
+
+    def refused(path: Path) -> bool:
+        raise refusal
+
+    monkeypatch.setattr(Path, "is_dir", lambda path: path == tmp_path or refused(path))
+    assert doubts_of_files(str(tmp_path)) == (f"ledger: cannot be looked into: {refusal}",)
+    monkeypatch.setattr(Path, "is_dir", refused)
+    assert doubts_of_files(str(tmp_path)) == (f"ledger: cannot be looked into: {refusal}",)
+
+
 def test_a_folder_without_ledgers_proves_nothing(tmp_path: Path) -> None:
     with pytest.raises(UnreadableLedger, match="no ledger file"):
         ledger_files(str(tmp_path))
