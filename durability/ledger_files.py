@@ -106,10 +106,10 @@ def first_run(path: str) -> str | None:
     """The run of the file's first line, None when it has none to say. Raises: OSError."""
     try:
         with opened(path) as file:
-            row = json.loads(file.readline(1 << 20))
-        return row["run"] if isinstance(row, dict) and isinstance(row.get("run"), str) else None
-    except (ValueError, KeyError, *_PACKING_ERRORS):
+            row = object_of(file.readline(1 << 20))
+    except _PACKING_ERRORS:
         return None
+    return row["run"] if isinstance(row, dict) and isinstance(row.get("run"), str) else None
 
 
 def is_packed(path: str) -> bool:
@@ -145,7 +145,7 @@ def sound_rows(path: str) -> Iterator[tuple[int, dict[str, Any]]]:
 def is_object(line: bytes) -> bool:
     """True for a line that is whole, so no crash has cut it, as what it says may be."""
     try:
-        return isinstance(json.loads(line), dict)
+        return isinstance(json.loads(line.decode(errors="replace")), dict)
     except ValueError:
         return False
 
@@ -169,12 +169,23 @@ def problem_of(line: bytes, run: str | None = None) -> str | None:
 def object_of(line: bytes) -> dict[str, Any] | str:
     """The object that a line is, or why it is none."""
     try:
-        row = json.loads(line, object_pairs_hook=_once)
+        # of bytes `json` takes half a surrogate pair for text
+        row = json.loads(line.decode(), object_pairs_hook=_once)
     except _Twice as error:
-        return f"says {error} twice"
+        return f"says {_told(str(error))} twice"
     except ValueError:
         return "no JSON"
+    if b"\\u" in line and not _is_unicode(json.dumps(row, ensure_ascii=False)):
+        return "half a surrogate pair in its text"
     return row if isinstance(row, dict) else "no JSON object"
+
+
+def _is_unicode(text: str) -> bool:
+    return text.encode(errors="replace").decode() == text
+
+
+def _told(text: str) -> str:
+    return text.encode(errors="backslashreplace").decode()
 
 
 class _Twice(ValueError):

@@ -9,6 +9,8 @@ import pytest
 
 pytest.importorskip("pyspark", reason="needs the extra `spark`")
 
+import pyarrow as pa
+
 from holdfast.client.core.history import RowWriter, SentFields
 from holdfast.client.core.outcomes import DeliveryOutcome
 from holdfast.durability import ledger_lines
@@ -22,6 +24,7 @@ from holdfast.durability.ledger_lines import (
     TOPIC_ID,
     TORN,
     LedgerRange,
+    read_lines,
     read_rows,
     surely_in_order,
 )
@@ -195,12 +198,46 @@ def test_a_line_that_is_none_is_named_and_the_others_are_read(
     assert sorted(row["pseq"] for row in rows if row["kind"] in (INVOKE, PAIR)) == [0, 2]
 
 
+NO_UTF_8 = {"a byte": b"\xff", "half a pair as bytes": b"\xed\xa0\x80"}
+NO_TEXT = NO_UTF_8 | {"half a pair, escaped": b"\\ud800"}
+
+
+@pytest.mark.parametrize("end", [b"\n", b""], ids=["within", "at the end of the file"])
+@pytest.mark.parametrize("field", ["run", "producer", "topic"])
+@pytest.mark.parametrize("text", NO_TEXT.values(), ids=NO_TEXT)
 @pytest.mark.parametrize("line", [SENDS[1], ANSWERS[1]], ids=["a send", "an answer"])
-def test_a_line_whose_text_is_no_utf_8_is_named(tmp_path: Path, line: str) -> None:
+def test_a_line_whose_text_is_no_unicode_is_named(
+    tmp_path: Path, line: str, text: bytes, field: str, end: bytes
+) -> None:
     path = tmp_path / "run.p.jsonl"
-    path.write_bytes(SENDS[0].encode() + line.encode().replace(b'"producer":"p', b'"producer":"\xff') + b"\n")
+    head = f'"{field}":"'.encode()
+    path.write_bytes(SENDS[0].encode() + line.encode().rstrip().replace(head, head + text) + end)
     (found,) = [row["run"] for row in rows_of(path) if row["kind"] == PROBLEM]
-    assert found.startswith(f"{path}, line 2: no JSON"), found
+    reason = "no JSON: " if text in NO_UTF_8.values() else "half a surrogate pair in its text: "
+    assert found.startswith(f"{path}, line 2: {reason}"), found
+
+
+@pytest.mark.parametrize("text", NO_TEXT.values(), ids=NO_TEXT)
+def test_a_ledger_all_of_whose_text_is_no_unicode_is_named(tmp_path: Path, text: bytes) -> None:
+    path = tmp_path / "run.p.jsonl"
+    path.write_bytes("".join(SENDS + ANSWERS).encode().replace(b'"run":"run"', b'"run":"' + text + b'"'))
+    run = first_run(str(path))
+    assert run is None
+    for read in (read_rows, read_lines):
+        (found,) = read(LedgerRange(str(path), 0, path.stat().st_size, run))
+        assert isinstance(found, pa.RecordBatch)
+        assert found.column("kind").to_pylist() == [PROBLEM] * 8
+
+
+def test_a_name_that_is_no_unicode_may_be_said_twice(tmp_path: Path) -> None:
+    text = SENDS[1].replace('"acks":', r'"\ud800":1,"\ud800":2,"acks":')
+    (found,) = [row["run"] for row in rows_of(written(tmp_path, SENDS[0] + text)) if row["kind"] == PROBLEM]
+    assert r"line 2: says \ud800 twice: " in found
+
+
+def test_text_beyond_the_first_plane_may_be_escaped(tmp_path: Path) -> None:
+    line = SENDS[1].replace('"producer":"p"', r'"producer":"\ud83d\ude00"')
+    assert [row["producer"] for row in rows_of(written(tmp_path, SENDS[0] + line))] == ["p", "\U0001f600"]
 
 
 def test_two_objects_on_one_line_are_both_read(tmp_path: Path) -> None:
