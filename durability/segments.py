@@ -4,6 +4,7 @@ Shares no code with `protocol` or `storage` on purpose, so that a mistake there 
 Reads only; what cannot be read is reported and passed over, no error.
 """
 
+import math
 import mmap
 import struct
 import zlib
@@ -366,19 +367,35 @@ def _read_file(path: Path) -> Iterator[SegmentBatch | Torn | None]:
 
 def _is_within(path: Path, before: Path, end: int) -> bool:
     """The segment was merged into the one `before` it, which ends at `end`: what it holds is there, or was
-    removed by compaction. Anything else that lies over another segment is no merge's."""
-    found = list(_read_file(path))
-    if any(isinstance(one, SegmentBatch) and one.last_offset >= end for one in found):
-        return False
-    if was_compacted(str(path.parent)):
-        return True
-    return {_identity(one) for one in found} <= {None, *map(_identity, _read_file(before))}
+    changed or removed by compaction. Anything else that lies over another segment is no merge's."""
+    changed_end = _changed_end(path.parent)
+    copies = set()
+    for one in _read_file(path):
+        if one is None:
+            continue
+        if isinstance(one, Torn) or not one.crc_ok or one.last_offset >= end:
+            return False
+        if one.base_offset >= changed_end:
+            copies.add(_identity(one))
+    if copies:
+        copies -= {
+            _identity(one) for one in _read_file(before) if isinstance(one, SegmentBatch) and one.crc_ok
+        }
+    return not copies
 
 
-def _identity(found: SegmentBatch | Torn | None) -> object:
-    if isinstance(found, SegmentBatch):
-        return found.base_offset, found.leader_epoch, found.crc, found.crc_ok
-    return found
+def _identity(batch: SegmentBatch) -> tuple[int, int, int]:
+    return batch.base_offset, batch.leader_epoch, batch.crc
+
+
+def _changed_end(folder: Path) -> float:
+    """Compaction has changed no batch that begins at this offset or behind it: 0 for a log that was never
+    compacted. The broker says so before it changes one."""
+    path = folder / _COMPACTED
+    if not path.exists():
+        return 0
+    rows = _rows_of_two(path)
+    return rows[0][1] if rows is not None and len(rows) == 1 else math.inf
 
 
 def high_watermarks(log_dir: str) -> dict[tuple[str, int], int] | None:
@@ -414,10 +431,14 @@ def leader_epochs(folder: str) -> list[tuple[int, int]] | None:
 
 def _epoch_rows(folder: str) -> list[tuple[int, int]] | None:
     """All rows of the checkpoint as they stand there; None without a whole one."""
+    return _rows_of_two(Path(folder) / "leader-epoch-checkpoint")
+
+
+def _rows_of_two(path: Path) -> list[tuple[int, int]] | None:
+    """The rows of a checkpoint of two numbers each; None without a whole one."""
     try:
-        text = (Path(folder) / "leader-epoch-checkpoint").read_text(encoding="utf-8")
-        version, count, *lines = _sound_lines(text)
-        rows = [(int(epoch), int(offset)) for epoch, offset in (line.split(" ") for line in lines[:-1])]
+        version, count, *lines = _sound_lines(path.read_text(encoding="utf-8"))
+        rows = [(int(first), int(second)) for first, second in (line.split(" ") for line in lines[:-1])]
     except (FileNotFoundError, ValueError):
         return None
     return rows if version == "0" and int(count) == len(rows) and lines[-1:] == [""] else None

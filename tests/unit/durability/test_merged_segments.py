@@ -1,5 +1,6 @@
 """Segments that compaction has merged, in each state in which a crash may leave them."""
 
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,7 @@ import pytest
 pytest.importorskip("pyspark", reason="needs the extra `spark`")
 
 from holdfast.durability.segment_source import BATCH_SCHEMA, RECORD_SCHEMA, folder_rows
-from holdfast.durability.segments import ReplicaFolder, segment_paths
+from holdfast.durability.segments import ReplicaFolder, read_log, segment_paths
 from holdfast.protocol.record_batch import Record, encode_batch
 from holdfast.runtime.api import DiskError
 from holdfast.runtime.memory.disk import MemoryDisk
@@ -73,6 +74,58 @@ async def test_a_crash_at_any_step_of_a_compaction_leaves_a_log_that_is_read_who
 def batch(base_offset: int, count: int, epoch: int) -> bytes:
     found = [Record(base_offset + n, 1, None, b"in epoch %d" % epoch) for n in range(count)]
     return encode_batch(found, base_offset=base_offset, leader_epoch=epoch)
+
+
+COMPACTED = "0\n1\n2 {}\n"
+
+
+@pytest.mark.parametrize(
+    ("second", "checkpoint", "is_passed_over"),
+    [
+        (batch(5, 2, 2), COMPACTED.format(5), True),
+        (batch(5, 2, 1), COMPACTED.format(6), True),
+        (batch(5, 1, 2) + batch(6, 1, 2), COMPACTED.format(6), False),
+        (batch(5, 1, 2) + batch(6, 1, 2), COMPACTED.format(7), True),
+        (batch(5, 2, 1), COMPACTED.format(5), False),
+        (batch(5, 2, 1), "0\n2\n2 5\n", True),
+        (batch(5, 2, 1), COMPACTED.format("5 5"), True),
+        (batch(5, 2, 1)[:-1], COMPACTED.format(9), False),
+        (batch(5, 2, 1)[:-1] + b"\xff", COMPACTED.format(9), False),
+        (b"\0" * 200, COMPACTED.format(9), False),
+        (b"", COMPACTED.format(5), True),
+        (batch(5, 3, 1), COMPACTED.format(9), False),
+    ],
+    ids=[
+        *("a copy", "what was compacted", "a batch behind it", "several that were compacted"),
+        *("of another epoch", "a cut checkpoint", "no checkpoint of the log", "cut", "damaged", "zeros"),
+        *("empty", "it goes on behind the other"),
+    ],
+)
+def test_only_what_was_compacted_may_have_changed_in_a_merge(
+    tmp_path: Path, second: bytes, checkpoint: str, is_passed_over: bool
+) -> None:
+    """Without a whole checkpoint it is not known how far the log was compacted."""
+    (tmp_path / f"{0:020}.log").write_bytes(batch(0, 5, 1) + batch(5, 2, 2))
+    (tmp_path / f"{5:020}.log").write_bytes(second)
+    (tmp_path / "cleaner-offset-checkpoint").write_text(checkpoint)
+    shown = {row["segment"] for row in rows_of(tmp_path, by_batch=True)}
+    assert (f"{5:020}.log" not in shown) == is_passed_over
+
+
+def test_segments_are_compared_with_little_memory(tmp_path: Path) -> None:
+    value = bytes(1 << 20)
+    batches = [
+        encode_batch([Record(offset, 1, None, value)], base_offset=offset, leader_epoch=1)
+        for offset in range(16)
+    ]
+    (tmp_path / f"{0:020}.log").write_bytes(b"".join(batches))
+    (tmp_path / f"{4:020}.log").write_bytes(b"".join(batches[4:]))
+    tracemalloc.start()
+    shown = {path.name for path, _ in read_log(str(tmp_path))}
+    _, peak_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert shown == {f"{0:020}.log"}
+    assert peak_bytes < 8 << 20
 
 
 @pytest.mark.parametrize(
