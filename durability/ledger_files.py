@@ -55,11 +55,14 @@ class UnreadableLedger(Exception):
 def ledger_files(path: str) -> list[str]:
     """The ledger files at `path`, a file or a folder that is searched all the way down; sorted.
 
-    Raises: UnreadableLedger when there are none.
+    Raises: UnreadableLedger when there are none, or when they cannot be looked for.
     """
     root = Path(path)
-    found = [root] if root.is_file() else sorted(root.rglob("*"))
-    files = [file for file in found if file.is_file() and (file == root or _is_ledger(file))]
+    try:
+        found = [root] if root.is_file() else sorted(root.rglob("*"))
+        files = [file for file in found if file.is_file() and (file == root or _is_ledger(file))]
+    except OSError as error:
+        raise UnreadableLedger(f"{path}: cannot be looked into: {error}") from error
     if not files:
         raise UnreadableLedger(f"{path}: no ledger file ({', '.join('*' + s for s in SUFFIXES)}) there")
     return [str(file) for file in files]

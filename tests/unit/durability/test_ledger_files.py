@@ -68,6 +68,17 @@ def test_a_folder_that_cannot_be_looked_into_is_a_doubt_and_no_traceback(
     assert doubts_of_files(str(tmp_path)) == (f"ledger: cannot be looked into: {refusal}",)
 
 
+def test_files_that_cannot_be_looked_for_are_an_unreadable_ledger(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(path: Path, pattern: str) -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "rglob", refused)
+    with pytest.raises(UnreadableLedger, match="cannot be looked into: .*Permission denied"):
+        ledger_files(str(tmp_path))
+
+
 def test_a_folder_without_ledgers_proves_nothing(tmp_path: Path) -> None:
     with pytest.raises(UnreadableLedger, match="no ledger file"):
         ledger_files(str(tmp_path))
