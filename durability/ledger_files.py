@@ -49,13 +49,17 @@ class UnreadableLedger(Exception):
     """The ledger proves nothing as it is. The text says which part and why."""
 
 
+class NoLedger(UnreadableLedger):
+    """There is no ledger file, or none yet."""
+
+
 # --- files --------------------------------------------------------------------------------------------
 
 
 def ledger_files(path: str) -> list[str]:
     """The ledger files at `path`, a file or a folder that is searched all the way down; sorted.
 
-    Raises: UnreadableLedger when there are none, or when they cannot be looked for.
+    Raises: NoLedger; UnreadableLedger when they cannot be looked for.
     """
     root = Path(path)
     try:
@@ -64,7 +68,7 @@ def ledger_files(path: str) -> list[str]:
     except OSError as error:
         raise UnreadableLedger(f"{path}: cannot be looked into: {error}") from error
     if not files:
-        raise UnreadableLedger(f"{path}: no ledger file ({', '.join('*' + s for s in SUFFIXES)}) there")
+        raise NoLedger(f"{path}: no ledger file ({', '.join('*' + s for s in SUFFIXES)}) there")
     return [str(file) for file in files]
 
 

@@ -12,7 +12,13 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 
-from holdfast.durability.ledger_files import UnreadableLedger, first_run, is_packed, ledger_files
+from holdfast.durability.ledger_files import (
+    NoLedger,
+    UnreadableLedger,
+    first_run,
+    is_packed,
+    ledger_files,
+)
 from holdfast.durability.ledger_lines import ROWS, LedgerRange, read_rows
 
 #: A Spark partition has at least so much: starting a Python worker's read is not free.
@@ -72,7 +78,7 @@ class LedgerStreamReader(DataSourceStreamReader):
         """Raises: UnreadableLedger, OSError."""
         try:
             files = ledger_files(self._path)
-        except UnreadableLedger:
+        except NoLedger:
             files = []  # not yet
         for path in sorted(start.keys() - set(files)):
             raise UnreadableLedger(f"{path}: it was read, and is not there any more")

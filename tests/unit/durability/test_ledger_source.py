@@ -45,6 +45,19 @@ def test_a_line_is_read_once_and_when_it_is_whole(tmp_path: Path) -> None:
     assert read_on(tmp_path, offset) == (offset, [])
 
 
+def test_a_folder_that_cannot_be_looked_into_is_not_taken_for_one_without_ledgers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "run.p.jsonl").write_text(line(0))
+
+    def refused(path: Path, pattern: str) -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "rglob", refused)
+    with pytest.raises(UnreadableLedger, match="Permission denied"):
+        read_on(tmp_path, {})
+
+
 def test_a_packed_ledger_that_appears_is_read_whole(tmp_path: Path) -> None:
     (tmp_path / "run.p.jsonl.gz").write_bytes(gzip.compress((line(0) + line(1)).encode()))
     offset, found = read_on(tmp_path, {})
