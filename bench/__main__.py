@@ -9,7 +9,7 @@ import click
 from holdfast.bench import consume, failover, produce, recovery
 from holdfast.bench.cluster import own_cluster
 from holdfast.bench.quick import QuickBench, Size
-from holdfast.bench.report import Answer
+from holdfast.bench.report import Answer, folder_option
 from holdfast.cli.options import output
 from holdfast.cli.progress import Progress
 from holdfast.cli.report_option import report_option
@@ -23,7 +23,7 @@ _TINY = Size(2, 1024, (0.05,), 0.5, 50, 1, (5,))
 @click.option("--quick", is_flag=True, help="Everything once, in less than two minutes.")
 @click.option("--tiny", is_flag=True, hidden=True)
 @report_option
-@click.option("--dir", "folder", type=click.Path(file_okay=False, exists=True, path_type=Path))
+@folder_option("Where the clusters live")
 @output
 @click.argument("rest", nargs=-1, type=click.UNPROCESSED)
 def main(

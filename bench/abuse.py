@@ -21,7 +21,7 @@ from holdfast.bench.clients import ClientProcess
 from holdfast.bench.cluster import BenchCluster, bench_cluster, has_ended
 from holdfast.bench.figures import table
 from holdfast.bench.machine import describe
-from holdfast.bench.report import note
+from holdfast.bench.report import folder_option, note
 from holdfast.client.admin import Admin
 from holdfast.client.producer import Producer
 from holdfast.localcluster.nodes import Node
@@ -37,7 +37,7 @@ RSS_PERIOD_S = 0.05
 
 @click.command()
 @click.option("--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
-@click.option("--dir", "folder", type=click.Path(file_okay=False, exists=True, path_type=Path))
+@folder_option("Where the cluster lives")
 @click.option("--attacks", default=",".join(ATTACKS), show_default=True, help="Which, in this order.")
 @click.option("--connections", type=click.IntRange(1), help="Of each attack; unset: each its own number.")
 @click.option("--seconds", type=click.FloatRange(0.1), default=10.0, show_default=True, help="Of a phase.")

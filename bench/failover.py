@@ -22,7 +22,7 @@ import click
 from holdfast.bench.cluster import MIN_ISR, REPLICATION_FACTOR, BenchCluster, own_cluster
 from holdfast.bench.figures import latency, table
 from holdfast.bench.machine import describe
-from holdfast.bench.report import Answer, finish, note
+from holdfast.bench.report import Answer, finish, folder_option, note
 from holdfast.cli.options import output
 from holdfast.cli.progress import Progress
 from holdfast.cli.report_option import report_option
@@ -200,12 +200,7 @@ class FailoverLoad:
     help="Partitions beside those that are written to; again for another number.",
 )
 @click.option("--pause-ms", type=float, default=2.0, show_default=True, help="Between writes to a partition.")
-@click.option(
-    "--dir",
-    "folder",
-    type=click.Path(file_okay=False, exists=True, path_type=Path),
-    help="Where the clusters live; the system's temporary folder by default.",
-)
+@folder_option("Where the clusters live")
 @report_option
 @output
 def main(

@@ -15,7 +15,7 @@ import click
 from holdfast.bench.cluster import MIN_ISR, REPLICATION_FACTOR, BenchCluster, own_cluster, process_usage
 from holdfast.bench.figures import table
 from holdfast.bench.machine import describe
-from holdfast.bench.report import finish, note
+from holdfast.bench.report import finish, folder_option, note
 from holdfast.client.core.errors import ClientError
 from holdfast.client.producer import Producer
 from holdfast.localcluster.launch import CommandLauncher
@@ -39,12 +39,7 @@ _GIVE_UP_S = 1800.0
 @click.option("--partitions", type=click.IntRange(1), default=10_000, show_default=True)
 @click.option("--nofile", type=click.IntRange(64), default=4096, show_default=True, help="Of each node.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout instead of tables.")
-@click.option(
-    "--dir",
-    "folder",
-    type=click.Path(file_okay=False, exists=True, path_type=Path),
-    help="Where the cluster lives; the system's temporary folder by default.",
-)
+@folder_option("Where the cluster lives")
 def main(partitions: int, nofile: int, as_json: bool, folder: Path | None) -> None:
     """How long each step takes, seconds, with what each broker has open and uses of memory afterwards."""
     launcher = CommandLauncher(open_files_max=nofile)

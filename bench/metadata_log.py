@@ -23,7 +23,7 @@ import click
 from holdfast.bench.cluster import process_usage
 from holdfast.bench.figures import table
 from holdfast.bench.machine import describe
-from holdfast.bench.report import finish
+from holdfast.bench.report import finish, folder_option
 from holdfast.cli.inspect.metadata_log import read_folder
 from holdfast.cli.inspect.partition_story import story_of
 from holdfast.cli.options import output
@@ -79,12 +79,7 @@ _PATIENCE_MS = 60_000
 @click.option("--voters", type=click.IntRange(1), default=3, show_default=True)
 @click.option("--observers", type=click.IntRange(0), default=1, show_default=True, help="What brokers are.")
 @click.option("--snapshot-bytes", type=click.IntRange(1), default=20 << 20, show_default=True)
-@click.option(
-    "--dir",
-    "folder",
-    type=click.Path(file_okay=False, exists=True, path_type=Path),
-    help="Where the logs live; the system's temporary folder by default.",
-)
+@folder_option("Where the logs live")
 @output
 def main(
     changes: int,

@@ -14,6 +14,16 @@ from holdfast.cli.progress import is_shown
 F = TypeVar("F", bound=Callable[..., Any])
 
 
+def folder_option(what: str) -> Callable[[F], F]:
+    """`--dir`; `what` says what lives there."""
+    return click.option(
+        "--dir",
+        "folder",
+        type=click.Path(file_okay=False, exists=True, path_type=Path),
+        help=f"{what}; the system's temporary folder by default.",
+    )
+
+
 def common(function: F) -> F:
     """`--bootstrap-server`, `--dir`, `--runs`, `--json`."""
     for option in (
@@ -21,12 +31,7 @@ def common(function: F) -> F:
         click.option(
             "--runs", type=click.IntRange(1), default=5, show_default=True, help="Runs of each scenario."
         ),
-        click.option(
-            "--dir",
-            "folder",
-            type=click.Path(file_okay=False, exists=True, path_type=Path),
-            help="Where the cluster and the raw files live; the system's temporary folder by default.",
-        ),
+        folder_option("Where the cluster and the raw files live"),
         click.option(
             "--bootstrap-server",
             metavar="HOST:PORT[,HOST:PORT]",
