@@ -98,8 +98,9 @@ class Librdkafka(PythonJudge):
 
 class KafkaPython(PythonJudge):
     package = "kafka-python"
-    #: Without a record for so long another member takes over: 3.0.12 does nothing any more for its group when
-    #: the connection to the coordinator ends between SyncGroup and the answer.
+    #: Without a record for so long another member takes over: where the metadata made it join again, 3.0.12
+    #: does nothing any more for its group when the connection ends between SyncGroup and the answer
+    #: (docs/kafka.md, "Known limits of clients").
     _STANDSTILL_S = 30
 
     def read(self, topic: str, count: int) -> Sequence[str]:
