@@ -14,14 +14,17 @@ from typing import Any
 from holdfast.kafka_listener.core.api_table import KafkaApi
 from holdfast.kafka_listener.core.apis.cluster import versions_fields
 from holdfast.kafka_listener.core.envelope import (
+    ITEMS_AT_ONCE,
     MalformedRequest,
     Request,
     RequestHead,
+    TooManyElements,
     read_head,
     read_request,
     write_response,
 )
 from holdfast.kafka_listener.core.frames import KafkaFrameDecoder, bytes_of
+from holdfast.kafka_listener.core.produce_in_parts import ProduceInParts
 from holdfast.kafka_listener.core.schema_writer import Fields
 from holdfast.kafka_listener.core.translation import Ask, ClusterView, HangUp, Outcome
 from holdfast.kafka_listener.core.translations import TRANSLATIONS
@@ -45,6 +48,9 @@ _log = logging.getLogger("holdfast.kafka")
 #: meanwhile it is asked again that often.
 STARTING_PATIENCE_MS, ASKED_AGAIN_MS = 5_000, 50
 
+#: Their translation looks at what changes while it looks.
+_OF_LIVE_LOGS = (KafkaApi.DESCRIBE_LOG_DIRS,)
+
 #: What serves a request of ours: it is given an object with the methods of `rpc.server.Exchange`.
 Handler = Callable[[Any], None]
 
@@ -67,6 +73,7 @@ class KafkaExchange(OfConnection):
         "answer",
         "answered_ns",
         "api_key",
+        "is_large",
         "is_ordered",
         "message",
         "request",
@@ -85,6 +92,8 @@ class KafkaExchange(OfConnection):
         self.request = request
         #: it gets an answer, which must wait for those of earlier requests
         self.is_ordered = request.api is not KafkaApi.PRODUCE or bool(request.message.acks)
+        #: it is translated and answered beside the event loop
+        self.is_large = False
         #: room that the request takes until it is answered or its bytes are let go
         self._charge: Charge | None = charge
         self._arrived_ns = arrived_ns
@@ -140,12 +149,7 @@ class KafkaExchange(OfConnection):
     async def respond_aside(self, message: Any) -> None:
         """The same with a large message, which is translated beside the event loop."""
         answer_with, _ = self._take()
-        tasks = self._connection.server.runtime.tasks
-        outcome = await tasks.compute(lambda: self._outcome(lambda: answer_with(message)))
-        if self.is_open:
-            self._go_on(outcome)
-        else:  # the peer has gone meanwhile: no further question is asked
-            self._done(ErrorCode.NONE)
+        await self._translate_aside(lambda: answer_with(message))
 
     def fail(self, error_code: ErrorCode, text: str) -> None:
         """The broker refuses the open question as a whole.
@@ -188,6 +192,11 @@ class KafkaExchange(OfConnection):
         """Translate the request and go on with what comes of it."""
         self._translated(lambda: TRANSLATIONS[self.request.api](self.request, cluster))
 
+    async def begin_aside(self, cluster: ClusterView) -> None:
+        """The same with a large request, beside the event loop; so are its answers."""
+        self.is_large = True
+        await self._translate_aside(lambda: TRANSLATIONS[self.request.api](self.request, cluster))
+
     def finish(self, fields: Fields) -> None:
         """Answer with these fields."""
         self._write(fields)
@@ -221,8 +230,18 @@ class KafkaExchange(OfConnection):
     def _translated(self, translate: Callable[[], Outcome]) -> None:
         if not self.is_open:  # the peer has gone: nothing reads an answer, and no further question is asked
             self._done(ErrorCode.NONE)
-            return
-        self._go_on(self._outcome(translate))
+        elif self.is_large:
+            tasks = self._connection.server.runtime.tasks
+            tasks.start(f"answer {self.request.api.title}", self._translate_aside(translate))
+        else:
+            self._go_on(self._outcome(translate))
+
+    async def _translate_aside(self, translate: Callable[[], Outcome]) -> None:
+        outcome = await self._connection.server.runtime.tasks.compute(lambda: self._outcome(translate))
+        if self.is_open:
+            self._go_on(outcome)
+        else:  # the peer has gone meanwhile: no further question is asked
+            self._done(ErrorCode.NONE)
 
     def _outcome(self, translate: Callable[[], Outcome]) -> Outcome:
         """The outcome, with its answer written. May run beside the event loop."""
@@ -327,6 +346,10 @@ class KafkaConnection(ServerConnection):
         self._order: deque[KafkaExchange] = deque()
         #: bytes of answers that wait for an earlier one
         self._held_back_bytes = 0
+        #: a large request has not been given whole to the broker; those behind it are not started before
+        self._is_beginning = False
+        #: the parts of it, if it is a write
+        self._in_parts: ProduceInParts | None = None
 
     def new_decoder(self) -> FrameDecoder:
         return KafkaFrameDecoder(self.server.limits.frame_max_bytes)
@@ -361,15 +384,52 @@ class KafkaConnection(ServerConnection):
             self._enter(request, arrived_ns, charge).finish(versions_fields(ErrorCode.UNSUPPORTED_VERSION))
             return True
         try:
-            request = read_request(bytes_of(frame), parts)
+            request = read_request(bytes_of(frame), parts, ITEMS_AT_ONCE)
+        except TooManyElements:
+            self._is_beginning = True
+            tasks = self.server.runtime.tasks
+            tasks.start(f"read {api.title}", self._start_aside(parts, frame, arrived_ns, charge))
+            return True
         except MalformedRequest as error:
-            self.hang_up(f"{api.title} v{parts.api_version}: {error}")
+            self._hang_up_for(parts, error)
             return False
         exchange = self._enter(request, arrived_ns, charge)
         exchange.begin(self.server.view())
         if not exchange.is_answered:
             exchange.handled(self.now_ns())
         return True
+
+    async def _start_aside(self, parts: RequestHead, frame: Frame, arrived_ns: int, charge: Charge) -> None:
+        """Start a request that takes too long for one turn of the event loop."""
+        try:
+            request = await self.server.runtime.tasks.compute(lambda: read_request(bytes_of(frame), parts))
+        except MalformedRequest as error:
+            self.release(charge)
+            if self.is_open:
+                self._hang_up_for(parts, error)
+            return
+        if not self.is_open:  # the peer has gone meanwhile
+            self.release(charge)
+            return
+        exchange = self._enter(request, arrived_ns, charge)
+        if request.api in _OF_LIVE_LOGS:
+            exchange.begin(self.server.view())
+        else:
+            await exchange.begin_aside(self.server.view())
+        if not exchange.is_answered:
+            exchange.handled(self.now_ns())
+        write, self._in_parts = self._in_parts, None
+        while write is not None and write.begin_next(self._give):
+            await self._clock.sleep(0)
+        self._is_beginning = False
+        self.go_on_soon()
+
+    def _may_start(self) -> bool:
+        return not self._is_beginning and super()._may_start()
+
+    def _hang_up_for(self, parts: RequestHead, error: MalformedRequest) -> None:
+        assert parts.api is not None
+        self.hang_up(f"{parts.api.title} v{parts.api_version}: {error}")
 
     def _enter(self, request: Request, arrived_ns: int, charge: Charge) -> KafkaExchange:
         self.in_flight += 1
@@ -380,7 +440,13 @@ class KafkaConnection(ServerConnection):
         return exchange
 
     def ask(self, exchange: KafkaExchange) -> None:
-        """Give the open question to the broker."""
+        """Give the open question to the broker, or a large write to `_start_aside`."""
+        if exchange.is_large and exchange.api_key is ApiKey.PRODUCE:
+            self._in_parts = ProduceInParts(exchange)
+        else:
+            self._give(exchange)
+
+    def _give(self, exchange: Any) -> None:
         assert exchange.api_key is not None
         try:
             self.server.handlers[exchange.api_key](exchange)

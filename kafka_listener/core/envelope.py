@@ -9,6 +9,7 @@ from holdfast.kafka_listener.core.schema_reader import (
     ITEMS_MAX,
     Cursor,
     MalformedRequest,
+    TooManyElements,
     read_message,
 )
 from holdfast.kafka_listener.core.schema_writer import Fields, write_message
@@ -17,6 +18,8 @@ from holdfast.protocol.schema.fields import Buffer
 _HEAD = struct.Struct(">hhi")
 _SIZE_AND_CORRELATION_ID = struct.Struct(">ii")
 _APIS = {int(api): api for api in KafkaApi}
+#: Most elements of a request that is read, translated and answered within one turn of the event loop.
+ITEMS_AT_ONCE = 500
 #: Most elements of all arrays of a request, where each is looked up and answered for one by one; as
 #: `rpc.core.request_size` has it. For the others the reader's own limit holds.
 ITEMS_MAX_OF = {
@@ -26,9 +29,24 @@ ITEMS_MAX_OF = {
     KafkaApi.DESCRIBE_CONFIGS: 8_000,
     KafkaApi.ALTER_CONFIGS: 8_000,
     KafkaApi.CONSUMER_GROUP_HEARTBEAT: 4_000,
-    # A client sends one batch a partition: a broker may lead 10 000, each of a topic of its own.
-    KafkaApi.PRODUCE: 20_000,
+    # A group has 1000 members.
+    KafkaApi.JOIN_GROUP: 4_000,
+    KafkaApi.SYNC_GROUP: 4_000,
+    KafkaApi.LEAVE_GROUP: 4_000,
+    # Groups by name.
+    KafkaApi.FIND_COORDINATOR: 10_000,
+    KafkaApi.DESCRIBE_GROUPS: 10_000,
+    KafkaApi.DELETE_GROUPS: 10_000,
+    # A group has as many offsets; the answer is made in steps.
+    KafkaApi.OFFSET_FETCH: 100_000,
+    # One request makes, moves or configures 10 000 partitions, and may name the replicas of each.
+    KafkaApi.CREATE_TOPICS: 100_000,
+    KafkaApi.CREATE_PARTITIONS: 100_000,
+    KafkaApi.ALTER_PARTITION_REASSIGNMENTS: 100_000,
+    KafkaApi.INCREMENTAL_ALTER_CONFIGS: 100_000,
 }
+#: Of the API that may have the most.
+ITEMS_MAX_OF_ANY = max(ITEMS_MAX, *ITEMS_MAX_OF.values())
 
 
 class RequestHead(NamedTuple):
@@ -60,14 +78,15 @@ def read_head(frame: memoryview) -> RequestHead:
     return RequestHead(*_HEAD.unpack_from(frame))
 
 
-def read_request(frame: memoryview, head: RequestHead) -> Request:
-    """The request in a frame. Its API and version must be served. Raises: MalformedRequest."""
+def read_request(frame: memoryview, head: RequestHead, items_max: int = ITEMS_MAX_OF_ANY) -> Request:
+    """The request in a frame. Its API and version must be served. Raises: MalformedRequest; TooManyElements
+    of one with more than `items_max`, or than its API may have."""
     api = head.api
     assert api is not None
     if api is KafkaApi.PRODUCE and (usual := read_produce(frame, head.api_version)) is not None:
         return Request(api, head.api_version, head.correlation_id, *usual)
     schema: Any = request_type(api, head.api_version)
-    cursor = Cursor(frame, items_left=ITEMS_MAX_OF.get(api, ITEMS_MAX))
+    cursor = Cursor(frame, items_left=min(items_max, ITEMS_MAX_OF.get(api, ITEMS_MAX)))
     header = read_message(schema.__header_schema__, cursor)
     message = read_message(schema, cursor)
     return Request(api, head.api_version, head.correlation_id, header.client_id or "", message)
@@ -86,4 +105,12 @@ def write_response(api: KafkaApi, version: int, correlation_id: int, fields: Fie
     return [_SIZE_AND_CORRELATION_ID.pack(size, correlation_id) + tagged + bytes(body[0]), *body[1:]]
 
 
-__all__ = ["MalformedRequest", "Request", "RequestHead", "read_head", "read_request", "write_response"]
+__all__ = [
+    "MalformedRequest",
+    "Request",
+    "RequestHead",
+    "TooManyElements",
+    "read_head",
+    "read_request",
+    "write_response",
+]

@@ -16,6 +16,8 @@ FIRST_VERSION, FIRST_VERSION_BY_ID = 9, 13
 _ONE_BYTE = 0x80
 #: Bits in front of the last byte of the longest length.
 _SHIFT_MAX = 28
+#: More batches are not as usual.
+_ROWS_MAX = 500
 
 _read_int16 = struct.Struct(">h").unpack_from
 _read_acks_and_timeout = struct.Struct(">hi").unpack_from
@@ -70,6 +72,7 @@ def read_produce(frame: memoryview, version: int) -> tuple[str, ProduceMessage] 
         if not 0 <= topic_count < _ONE_BYTE - 1:
             return None
         topics: list[ProduceTopic] = []
+        rows_left = _ROWS_MAX
         for _ in range(topic_count):
             name, topic_id = "", None
             if version >= FIRST_VERSION_BY_ID:
@@ -82,7 +85,8 @@ def read_produce(frame: memoryview, version: int) -> tuple[str, ProduceMessage] 
                 name = str(frame[begin:position], "utf-8")
             row_count = frame[position] - 1
             position += 1
-            if not 0 <= row_count < _ONE_BYTE - 1:
+            rows_left -= row_count
+            if not 0 <= row_count < _ONE_BYTE - 1 or rows_left < 0:
                 return None
             rows: list[ProduceRow] = []
             for _ in range(row_count):

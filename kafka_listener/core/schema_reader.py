@@ -16,8 +16,9 @@ from kio.static.protocol import Entity
 from holdfast.kafka_listener.core.schema import REQUIRED, FieldShape, shapes
 from holdfast.protocol.schema.fields import STRING_MAX
 
-#: Most elements of all arrays of one request, if its API has no lower limit.
-ITEMS_MAX = 100_000
+#: Most elements of all arrays of one request, if its API has no other limit: 10 000 partitions, each of a
+#: topic of its own.
+ITEMS_MAX = 20_000
 #: Most bytes of a string. Kafka ends the connection for a longer one, too, and no message between brokers can
 #: carry it.
 STRING_BYTES_MAX = STRING_MAX
@@ -25,6 +26,10 @@ STRING_BYTES_MAX = STRING_MAX
 
 class MalformedRequest(ValueError):
     """The bytes are no message of this schema, or exceed a limit."""
+
+
+class TooManyElements(MalformedRequest):
+    """Its arrays have more elements than the cursor had left."""
 
 
 class Cursor:
@@ -148,10 +153,12 @@ def _array(read_item: Read, *, flexible: bool, nullable: bool) -> Read:
         if count == -1 and nullable:
             return None
         # Every element has a byte at least.
-        if not 0 <= count <= min(cursor.left, cursor.items_left):
-            raise MalformedRequest(
-                f"an array of {count} elements with {cursor.left} bytes left; this request may have "
-                f"{cursor.items_left} more: ask for less at once"
+        if not 0 <= count <= cursor.left:
+            raise MalformedRequest(f"an array of {count} elements with {cursor.left} bytes left")
+        if count > cursor.items_left:
+            raise TooManyElements(
+                f"an array of {count} elements; this request may have {cursor.items_left} more: ask for less "
+                "at once"
             )
         cursor.items_left -= count
         return tuple([read_item(cursor) for _ in range(count)])
