@@ -559,6 +559,21 @@ TOPIC_KEYS: tuple[ConfigKey, ...] = (
         1,
         "log.cleaner.max.compaction.lag.ms",
     ),
+    # Only what is served: Kafka Streams, Connect and tools of operators name both for their topics.
+    ConfigKey(
+        "message.timestamp.type",
+        Kind.ENUM,
+        "CreateTime",
+        "The time of a record is the producer's.",
+        choices=("CreateTime",),
+    ),
+    ConfigKey(
+        "compression.type",
+        Kind.ENUM,
+        "producer",
+        "Batches keep the compression of their producer.",
+        choices=("producer",),
+    ),
     _throttled_replicas(
         LEADER_THROTTLED_REPLICAS, f"Replicas that send within {LEADER_THROTTLED_RATE} while they lead."
     ),

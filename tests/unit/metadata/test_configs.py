@@ -120,6 +120,17 @@ def test_topic_overrides_are_checked_by_the_same_table() -> None:
     assert "did you mean flush.messages?" in str(topic_config_problem("flush.message", "1"))
 
 
+@pytest.mark.parametrize(
+    ("name", "served", "other"),
+    [("message.timestamp.type", "CreateTime", "LogAppendTime"), ("compression.type", "producer", "zstd")],
+)
+def test_a_key_with_one_value_is_taken_for_frameworks_that_name_it(
+    name: str, served: str, other: str
+) -> None:
+    assert topic_config_problem(name, served) is None
+    assert f"expected one of {served}" in str(topic_config_problem(name, other))
+
+
 def test_topic_keys_and_their_node_keys_agree_on_kind_and_default() -> None:
     by_name = {key.name: key for key in BROKER_FILE_KEYS + CONTROLLER_FILE_KEYS + CLUSTER_KEYS}
     for key in TOPIC_KEYS:
