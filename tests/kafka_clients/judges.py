@@ -14,7 +14,7 @@ from typing import Any
 from holdfast.client.admin import Admin
 from holdfast.testing import HoldfastCluster
 from tests.kafka_clients.clients import CLIENTS
-from tests.kafka_clients.programs import KafkaTools, compiled, jars, program, run
+from tests.kafka_clients.programs import KafkaTools, compiled, jars, node_program, program, run
 
 PARTITIONS = 3
 PATIENCE_S = 120
@@ -207,19 +207,52 @@ class Java(Judge):
         return KafkaTools(self.bootstrap)
 
 
-class FranzGo(Judge):
-    """franz_go/main.go."""
+class ProgramJudge(Judge):
+    """A program of ours with the client, which takes the task's name as a word."""
 
     def write(self, topic: str, count: int) -> None:
-        assert self._run(topic, "write", str(count)) == [str(count)]
+        assert self.run(topic, "write", str(count)) == [str(count)]
 
     def read(self, topic: str, count: int) -> Sequence[str]:
-        return self._run(topic, "read", str(count))
+        return self.run(topic, "read", str(count))
 
-    def _run(self, topic: str, *words: str) -> list[str]:
-        done = run([str(franz_go(self.folder)), self.bootstrap, topic, *words], timeout_s=240)
+    def run(self, topic: str, *words: str) -> list[str]:
+        """What it prints; it must succeed."""
+        done = run([*self.command(), self.bootstrap, topic, *words], timeout_s=240)
         assert done.code == 0, done
         return done.lines
+
+    def command(self) -> list[str]:
+        """The words that start it."""
+        raise AssertionError("each client has its own way")
+
+
+class FranzGo(ProgramJudge):
+    """franz_go/main.go."""
+
+    def command(self) -> list[str]:
+        return [str(franz_go(self.folder))]
+
+
+class Sarama(ProgramJudge):
+    """go_clients/sarama/main.go."""
+
+    def command(self) -> list[str]:
+        return [str(compiled("./sarama", self.folder / "sarama", module="go_clients"))]
+
+
+class KafkaGo(ProgramJudge):
+    """go_clients/kafka_go/main.go."""
+
+    def command(self) -> list[str]:
+        return [str(compiled("./kafka_go", self.folder / "kafka_go", module="go_clients"))]
+
+
+class KafkaJs(ProgramJudge):
+    """kafkajs/judge.js."""
+
+    def command(self) -> list[str]:
+        return node_program("kafkajs", self.folder / "kafkajs")
 
 
 def franz_go(folder: Path) -> Path:
@@ -251,6 +284,9 @@ JUDGES: dict[str, tuple[str | None, type[Judge]]] = {
     "kafka-python": ("kafka", KafkaPython),
     "Java": (None, Java),
     "franz-go": (None, FranzGo),
+    "sarama": (None, Sarama),
+    "kafka-go": (None, KafkaGo),
+    "KafkaJS": (None, KafkaJs),
     "kcat": (None, Kcat),
 }
 

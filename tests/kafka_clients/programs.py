@@ -1,4 +1,4 @@
-"""What the judges that are not Python need from elsewhere: Java's libraries, Go's modules, kcat.
+"""What the judges that are not Python need: Java's libraries, Go's modules, npm's packages, kcat.
 
 Each is found or fetched by its own package manager into that one's cache; a test that cannot have it is
 skipped and says how to get it.
@@ -94,6 +94,14 @@ def start_java(main: str, *words: str, folder: str = "java", **options: Any) -> 
     return subprocess.Popen([java(), *_JVM, "-cp", classpath, main, *words], text=True, **options)
 
 
+def java_source(folder: str, file: str, *words: str) -> "subprocess.Popen[str]":
+    """Start a Java source file of a folder with the libraries of its pom.xml: a JDK compiles it then."""
+    modules = run([java(), "--list-modules"]).out
+    if "jdk.compiler" not in modules:
+        pytest.skip(f"{java()} compiles nothing: install a JDK")
+    return start_java(str(_HERE / folder / file), *words, folder=folder, **PIPES)
+
+
 def run(words: Sequence[str], stdin: str = "", timeout_s: float = RUN_TIMEOUT_S, **options: Any) -> Done:
     """Run a program to its end."""
     process = subprocess.Popen(
@@ -141,17 +149,28 @@ class KafkaTools:
         return done
 
 
-def compiled(package: str, made: Path, *, is_test: bool = False) -> Path:
-    """Compile a Go package that `franz_go/go.mod` knows, or its own tests; where the program is."""
-    go = program("go", "see https://go.dev/doc/install (franz_go/go.mod has the version)")
-    folder = _HERE / "franz_go"
+def compiled(package: str, made: Path, *, module: str = "franz_go", is_test: bool = False) -> Path:
+    """Compile a Go package that `<module>/go.mod` knows, or its own tests; where the program is."""
+    go = program("go", f"see https://go.dev/doc/install ({module}/go.mod has the version)")
+    folder = _HERE / module
     fetched = run([go, "mod", "download"], timeout_s=FETCH_TIMEOUT_S, cwd=folder)
     if fetched.code != 0:
-        pytest.skip(f"Go cannot fetch the modules of franz_go/go.mod: {fetched.err.strip()}")
+        pytest.skip(f"Go cannot fetch the modules of {module}/go.mod: {fetched.err.strip()}")
     words = [go, "test", "-c"] if is_test else [go, "build"]
     built = run([*words, "-o", str(made), package], timeout_s=FETCH_TIMEOUT_S, cwd=folder)
     assert built.code == 0, built
     return made
+
+
+def node_program(folder: str, made: Path) -> list[str]:
+    """The words that run `<folder>/judge.js`, whose packages npm fetches into the folder `made`."""
+    node, npm = (program(name, "apt-get install nodejs npm") for name in ("node", "npm"))
+    if not made.exists():
+        shutil.copytree(_HERE / folder, made)
+        fetched = run([npm, "ci", "--silent"], timeout_s=FETCH_TIMEOUT_S, cwd=made)
+        if fetched.code != 0:
+            pytest.skip(f"npm cannot fetch what {folder}/package.json names: {fetched.err.strip()}")
+    return [node, str(made / "judge.js")]
 
 
 @contextmanager
