@@ -67,6 +67,13 @@ _GOOD = (DeliveryOutcome.OK, DeliveryOutcome.OK1)
 @click.option(
     "--ledger", "ledger_folder", type=click.Path(file_okay=False), help="Keep a ledger in this folder."
 )
+@click.option(
+    "--ledger-format",
+    type=click.Choice(["json", "arrow"]),
+    default="json",
+    show_default=True,
+    help="arrow: fewer bytes where many records are sent at a time; needs the extra `spark`.",
+)
 @click.option("--ledger-fsync", is_flag=True, help="fsync the ledger with every flush.")
 @click.option("--run", "run_name", default="run", show_default=True, help="Name of the run in the ledger.")
 @click.option("--producer-name", help="Name in ledger and values; default: from the pid.")
@@ -142,7 +149,12 @@ class _Run:
         self._ledger: Ledger | None = None
         if given["ledger_folder"] is not None:
             self._ledger = Ledger(
-                given["ledger_folder"], given["run_name"], name, fsync=given["ledger_fsync"], runtime=runtime
+                given["ledger_folder"],
+                given["run_name"],
+                name,
+                fsync=given["ledger_fsync"],
+                file_format=given["ledger_format"],
+                runtime=runtime,
             )
         self._producer = Producer(
             given["bootstrap_server"],

@@ -6,6 +6,8 @@ a sent record unknown. fsync, when asked for, follows every `flush_ms`.
 """
 
 import posixpath
+from collections.abc import Sequence
+from typing import Any, Literal, TypeAlias
 
 from holdfast.client.core.history import RowWriter, SentFields, make_value
 from holdfast.client.core.outcomes import DeliveryOutcome
@@ -14,10 +16,29 @@ from holdfast.runtime.api import DiskError, File, Runtime, Task
 
 #: Completed rows are written out when so many characters are waiting, at the latest.
 _PENDING_MAX = 1 << 20
+#: JSON lines, or an Arrow IPC stream, which takes a tenth of the bytes and needs pyarrow.
+LedgerFormat: TypeAlias = Literal["json", "arrow"]
+
+
+class JsonRows(RowWriter):
+    """Lines of JSON, and how they become bytes."""
+
+    __slots__ = ()
+    suffix = ".jsonl"
+
+    @staticmethod
+    def size(lines: str) -> int:
+        """Bytes that the lines of `complete` take."""
+        return len(lines)
+
+    @staticmethod
+    def joined(pending: Sequence[str]) -> bytes:
+        """What to append to the file for these results of `invoke` and `complete`."""
+        return "".join(pending).encode()
 
 
 class Ledger:
-    """One file `<run>.<producer>.<random>.jsonl` in `folder`. Not shared between producers."""
+    """One file `<run>.<producer>.<random>.jsonl`, or `.arrows`, in `folder`. Not shared between producers."""
 
     def __init__(
         self,
@@ -28,6 +49,7 @@ class Ledger:
         flush_ms: int = 100,
         fsync: bool = False,
         first_pseq: int = 0,
+        file_format: LedgerFormat = "json",
         runtime: Runtime | None = None,
     ) -> None:
         """Nothing is opened yet; the producer does that, and closes it.
@@ -37,20 +59,21 @@ class Ledger:
         flush_ms: a row is in the page cache before its record is sent, and its outcome at most so long after.
         fsync: flush the file as often, so that it survives a power loss as well.
         first_pseq: the number of the first record.
+        file_format: "arrow" takes a tenth of the bytes and needs pyarrow.
         runtime: what is used of the world; None: this machine.
 
-        Raises: ValueError for a name that cannot be.
+        Raises: ValueError for a name that cannot be, and for "arrow" without pyarrow.
         """
         self._owner = ClientRuntime(runtime)
         self._runtime = self._owner.runtime
         self._folder = folder
         self.run = run
         self.producer = producer
-        self._rows = RowWriter(run, producer)
+        self._rows = _rows(file_format, run, producer)
         self._flush_ms = flush_ms
         self._fsync = fsync
         self._next_pseq = first_pseq
-        self._pending: list[str] = []
+        self._pending: list[Any] = []
         self._pending_size = 0
         self._file: File | None = None
         self._task: Task | None = None
@@ -65,7 +88,7 @@ class Ledger:
         while not await disk.exists(parents[-1]):
             parents.append(posixpath.dirname(parents[-1]) or _root(self._folder))
         await disk.make_folder(self._folder)
-        name = f"{self.run}.{self.producer}.{self._runtime.random.uuid().hex()[:12]}.jsonl"
+        name = f"{self.run}.{self.producer}.{self._runtime.random.uuid().hex()[:12]}{self._rows.suffix}"
         self._file = await disk.open(posixpath.join(self._folder, name), create=True)
         if self._fsync:
             for folder in (self._folder, *parents):
@@ -115,11 +138,11 @@ class Ledger:
         topic_id: bytes = b"",
     ) -> None:
         """A batch has its outcome; `topic_id` is the one it was sent to, if it was. Raises: DiskError."""
-        lines = self._rows.complete(
+        rows = self._rows.complete(
             pseqs, topic, partition, outcome, base_offset, leader_epoch, error, t1, topic_id
         )
-        self._pending.append(lines)
-        self._pending_size += len(lines)
+        self._pending.append(rows)
+        self._pending_size += self._rows.size(rows)
         if self._pending_size > _PENDING_MAX:
             self.write()
 
@@ -130,7 +153,7 @@ class Ledger:
         if not self._pending:
             return
         assert self._file is not None, "open first"
-        data = "".join(self._pending).encode()
+        data = self._rows.joined(self._pending)
         self._pending.clear()
         self._pending_size = 0
         try:
@@ -162,6 +185,16 @@ class Ledger:
         except DiskError as error:
             self.failure = error
             raise
+
+
+def _rows(file_format: LedgerFormat, run: str, producer: str) -> Any:
+    if file_format == "json":
+        return JsonRows(run, producer)
+    try:
+        from holdfast.client.core.arrow_rows import ArrowRows
+    except ImportError as error:
+        raise ValueError(f"an Arrow ledger needs pyarrow (extra `spark`): {error}") from error
+    return ArrowRows(run, producer)
 
 
 def _root(path: str) -> str:

@@ -13,6 +13,8 @@ of each acknowledged batch also has `"topic_id":".."`, Kafka's text of it: a top
 created again has the same name and nothing of what was acknowledged before. A line with `timestamp_ms` tells
 the whole record: without `key_crc32c` it has no key, without `headers_crc32c` no headers. Older ledgers have
 none of the three.
+
+`client.core.arrow_rows` has the same rows in another form.
 """
 
 import hashlib
@@ -33,17 +35,20 @@ _CRC_TEXT_SIZE = 9
 # --- rows ----------------------------------------------------------------------------------------------
 
 
+def check_names(*names: str) -> None:
+    """Of runs and producers. Raises: ValueError."""
+    for name in names:
+        if not _NAME.fullmatch(name):
+            raise ValueError(f"ledger name {name!r}: expected 1 to 64 of A-Z a-z 0-9 . _ -, first no . _ -")
+
+
 class RowWriter:
     """Makes the lines of one producer in one run; cheap, because it is called twice a record."""
 
     __slots__ = ("_complete", "_invoke")
 
     def __init__(self, run: str, producer: str) -> None:
-        for name in (run, producer):
-            if not _NAME.fullmatch(name):
-                raise ValueError(
-                    f"ledger name {name!r}: expected 1 to 64 of A-Z a-z 0-9 . _ -, first no . _ -"
-                )
+        check_names(run, producer)
         self._invoke = f'{{"kind":"invoke","run":"{run}","producer":"{producer}","pseq":'
         self._complete = f'{{"kind":"complete","run":"{run}","producer":"{producer}","pseq":'
 

@@ -1,8 +1,11 @@
 """The ledger on disk: nothing is sent before it is written down (D11)."""
 
+import sys
+
 import pytest
 
 from holdfast.client.core.history import parse_row, parse_value
+from holdfast.client.core.outcomes import DeliveryOutcome
 from holdfast.client.ledger import Ledger
 from holdfast.client.producer import Producer
 from holdfast.protocol.api_keys import ApiKey
@@ -117,3 +120,54 @@ async def test_a_ledger_that_cannot_be_written_stops_the_producer() -> None:
         await producer.submit("t", b"y")
     assert cluster.brokers[1].asked(ApiKey.PRODUCE) == []
     await world.tasks.cancel_all()
+
+
+async def test_an_arrow_ledger_has_each_record_before_any_answer() -> None:
+    pytest.importorskip("pyarrow", reason="the extra `spark` is not installed")
+    runtime, world = memory_runtime()
+    cluster = FakeCluster(runtime, world)
+    await cluster.start()
+    cluster.add_topic("t", 1)
+    ledger = Ledger("/ledger", "run", "p0", flush_ms=1_000_000, file_format="arrow", runtime=runtime)
+    producer = Producer(cluster.bootstrap_servers, linger_ms=0, ledger=ledger, runtime=runtime)
+    await producer.start()
+    await producer.partition_count("t")
+    await settle()
+    cluster.brokers[1].is_deaf = True
+    await producer.submit("t", b"x")
+    await settle()
+    assert await arrow_rows_of(world, ledger) == [("run", "p0", 1, 0)]
+    await world.tasks.cancel_all()
+
+
+async def test_an_arrow_ledger_grows_by_batches() -> None:
+    pytest.importorskip("pyarrow", reason="the extra `spark` is not installed")
+    runtime, world = memory_runtime()
+    ledger = Ledger("/ledger", "run", "p0", file_format="arrow", runtime=runtime)
+    await ledger.open()
+    for pseq in range(3):
+        ledger.invoke(pseq, "t", 0, 100 + pseq, -1, 1)
+        ledger.write()
+    ledger.complete([0, 1, 2], "t", 0, DeliveryOutcome.OK, 7, 3, None, 2, bytes(16))
+    await ledger.close()
+    assert ledger.path.endswith(".arrows")
+    rows = await arrow_rows_of(world, ledger)
+    assert [(kind, pseq) for _, _, kind, pseq in rows] == [(1, 0), (1, 1), (1, 2), (2, 0), (2, 1), (2, 2)]
+    await world.tasks.cancel_all()
+
+
+def test_an_arrow_ledger_without_pyarrow_is_refused_in_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    monkeypatch.delitem(sys.modules, "holdfast.client.core.arrow_rows", raising=False)
+    with pytest.raises(ValueError, match="an Arrow ledger needs pyarrow"):
+        Ledger("/ledger", "run", "p0", file_format="arrow", runtime=memory_runtime()[0])
+
+
+async def arrow_rows_of(world: MemoryWorld, ledger: Ledger) -> list[tuple[str, str, int, int]]:
+    """(run, producer, kind, number) of each row, as anything reads it that knows Arrow."""
+    import pyarrow as pa
+
+    file = await world.disk.open(ledger.path, create=False)
+    table = pa.ipc.open_stream(file.read_at(0, file.size)).read_all()
+    names = (table.schema.metadata[b"run"].decode(), table.schema.metadata[b"producer"].decode())
+    return [(*names, row["kind"], row["pseq"]) for row in table.select(["kind", "pseq"]).to_pylist()]
