@@ -167,7 +167,9 @@ def notes_of(totals: Totals) -> tuple[str, ...]:
             "timestamp: of these only the value was judged"
         )
     if totals.torn_lines:
-        notes.append(f"{totals.torn_lines} ledger files end in a cut line: what it said counts as unanswered")
+        notes.append(
+            f"{totals.torn_lines} ledger files end in a cut line or batch: what it said counts as unanswered"
+        )
     if totals.unanswered or totals.unknown:
         notes.append(
             f"{totals.unknown + totals.unanswered} sends without a definite answer: allowed either way"

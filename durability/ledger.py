@@ -9,16 +9,20 @@ import gzip
 import json
 import zlib
 from collections.abc import Iterable, Mapping
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from holdfast.durability.arrow_ledger import CutTail, DamagedBatch, as_rows, place_in, read_batches
 from holdfast.durability.digest_jobs import SMALL_BYTES
 from holdfast.durability.foreign_lines import ForeignRow, foreign_row
 from holdfast.durability.ledger_files import (
     UnreadableLedger,
     check_writers,
+    is_arrow,
     ledger_files,
     opened,
     problem_of,
@@ -138,6 +142,9 @@ def topics_named(files: Iterable[str], *, is_foreign: bool = False) -> set[str]:
     """Topics that the first lines of the files are about; a file may name others further on."""
     topics: set[str] = set()
     for path in files:
+        if is_arrow(path):
+            topics |= _topics_in_batches(path)
+            continue
         try:
             with opened(path) as file:
                 head = file.read(_HEAD_BYTES)
@@ -151,11 +158,39 @@ def topics_named(files: Iterable[str], *, is_foreign: bool = False) -> set[str]:
     return topics
 
 
+def _topics_in_batches(path: str) -> set[str]:
+    topics: set[str] = set()
+    with suppress(CutTail, DamagedBatch), closing(read_batches(path)) as batches:
+        for position, rows in batches:
+            topics.update(pc.unique(rows["topic"]).drop_null().to_pylist())
+            if position > _HEAD_BYTES:
+                break
+    return topics
+
+
+def _row_of(path: str, sought: tuple[str, str, int, str]) -> str:
+    """`file, row n of the batch at byte m` of the last row about a send, "" when there is none."""
+    found = ""
+    with suppress(CutTail, DamagedBatch):
+        for batch in read_batches(path):
+            if not pc.any(pc.equal(batch.rows["pseq"], sought[2])).as_py():
+                continue
+            rows = as_rows([batch]).select(["run", "producer", "pseq", "topic"]).to_pylist()
+            for number, row in enumerate(rows, 1):
+                if tuple(row.values()) == sought:
+                    found = place_in(path, number, batch.position)
+    return found
+
+
 def line_of(files: Iterable[str], run: str, producer: str, pseq: int, topic: str) -> str:
-    """`file, line n` of the last line about a send; the files alone when none is found."""
+    """`file, line n`, or the row of an Arrow batch, of the last line about a send; the files alone when none
+    is found."""
     names = list(files)
     sought, needle, found = (run, producer, pseq, topic), f'"pseq":{pseq}'.encode(), ""
     for path in names:
+        if is_arrow(path):
+            found = _row_of(path, sought) or found
+            continue
         with opened(path) as file:
             for number, line in enumerate(file, 1):
                 if needle not in line.replace(b" ", b"") or problem_of(line) is not None:

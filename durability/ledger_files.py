@@ -13,8 +13,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import IO, Any
 
-#: What a ledger file is called; `.gz` may follow.
+#: What a ledger file of lines is called; `.gz` may follow.
 SUFFIXES = (".jsonl", ".ndjson", ".json")
+#: What one is called that is an Arrow IPC stream (durability.arrow_ledger).
+ARROW_SUFFIX = ".arrows"
 #: Words of `outcome`.
 OUTCOMES = ("ok", "ok1", "info", "fail")
 #: {field of a line: bits of the number beside its sign, 0 for text}; others are ignored.
@@ -40,8 +42,11 @@ FIELDS = {
 #: Of what a record need not have; only beside `timestamp_ms`, which says that the line tells of them.
 OPTIONAL_CRCS = ("key_crc32c", "headers_crc32c")
 CRC_MAX = (1 << 32) - 1
+#: How many times as large as an Arrow ledger its rows are as JSON lines, where that matters.
+_ARROW_SAVES = 8
 #: Files passed over that are named.
 _FILES_MAX = 5
+_NAMES = ", ".join(f"*{suffix}" for suffix in (*SUFFIXES, ARROW_SUFFIX))
 _PACKING_ERRORS = (EOFError, zlib.error, gzip.BadGzipFile)
 
 
@@ -68,7 +73,7 @@ def ledger_files(path: str) -> list[str]:
     except OSError as error:
         raise UnreadableLedger(f"{path}: cannot be looked into: {error}") from error
     if not files:
-        raise NoLedger(f"{path}: no ledger file ({', '.join('*' + s for s in SUFFIXES)}) there")
+        raise NoLedger(f"{path}: no ledger file ({_NAMES}) there")
     return [str(file) for file in files]
 
 
@@ -93,7 +98,7 @@ def _is_passed_over(file: Path) -> bool:
 
 
 def _is_ledger(file: Path) -> bool:
-    return file.name.removesuffix(".gz").endswith(SUFFIXES)
+    return file.name.removesuffix(".gz").endswith(SUFFIXES) or is_arrow(file.name)
 
 
 def doubts_of_files(ledger: str) -> tuple[str, ...]:
@@ -124,6 +129,16 @@ def is_packed(path: str) -> bool:
     return path.endswith(".gz")
 
 
+def is_arrow(path: str) -> bool:
+    """True for an Arrow IPC stream, by its name."""
+    return path.endswith(ARROW_SUFFIX)
+
+
+def text_bytes(files: Iterable[str]) -> int:
+    """About how many bytes these ledgers would take as JSON lines. Raises: OSError."""
+    return sum(Path(path).stat().st_size * (_ARROW_SAVES if is_arrow(path) else 1) for path in files)
+
+
 def opened(path: str) -> IO[bytes]:
     """The text of a file, unpacked. Raises: OSError."""
     file: IO[bytes] = gzip.open(path) if is_packed(path) else Path(path).open("rb")  # type: ignore[assignment]
@@ -133,18 +148,31 @@ def opened(path: str) -> IO[bytes]:
 # --- lines --------------------------------------------------------------------------------------------
 
 
-def sound_rows(path: str) -> Iterator[tuple[int, dict[str, Any]]]:
-    """(line, row) of a file, but for a last line that a crash has cut. Raises: UnreadableLedger, OSError."""
+def sound_rows(path: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """(place for people, row) of a file, but for a last line, or batch, that a crash has cut.
+
+    Raises: UnreadableLedger, also for an Arrow ledger without pyarrow; OSError.
+    """
+    if is_arrow(path):
+        try:
+            from holdfast.durability.arrow_ledger import sound_batch_rows
+        except ImportError as error:
+            raise UnreadableLedger(
+                f"{path}: an Arrow ledger needs pyarrow (extra `spark`): {error}"
+            ) from error
+        yield from sound_batch_rows(path)
+        return
     run = first_run(path)
     with opened(path) as file:
         try:
             for number, line in enumerate(file, 1):
                 if not line.strip():
                     continue
+                place = f"{path}, line {number}"
                 if (problem := problem_of(line, run)) is None:
-                    yield number, json.loads(line)
+                    yield place, json.loads(line)
                 elif line.endswith(b"\n") or is_object(line):
-                    raise UnreadableLedger(f"{path}, line {number}: {problem}")
+                    raise UnreadableLedger(f"{place}: {problem}")
         except _PACKING_ERRORS as error:
             raise UnreadableLedger(f"{path}: cannot be unpacked: {error}") from error
 
@@ -170,7 +198,7 @@ def problem_of(line: bytes, run: str | None = None) -> str | None:
             return f"{name} is no text"
         if bits and not _is_number(value, bits):
             return f"{name} is no whole number of {bits + 1} bits"
-    return _problem_of_row(row, run)
+    return problem_of_row(row, run)
 
 
 def object_of(line: bytes) -> dict[str, Any] | str:
@@ -211,7 +239,8 @@ def _is_number(value: Any, bits: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and -(1 << bits) <= value < 1 << bits
 
 
-def _problem_of_row(row: dict[str, Any], run: str | None) -> str | None:
+def problem_of_row(row: dict[str, Any], run: str | None = None) -> str | None:
+    """Why fields of the right kinds are none of a line, or of one of this run; None when they are."""
     kind = row.get("kind")
     if kind not in ("invoke", "complete"):
         return f"kind {kind!r}: expected invoke or complete"

@@ -19,17 +19,27 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json
 
+from holdfast.durability.arrow_ledger import (
+    ROW_SCHEMA,
+    Batch,
+    CutTail,
+    DamagedBatch,
+    as_rows,
+    place_in,
+    read_batches,
+)
 from holdfast.durability.even_lines import EvenLines, read_even_lines
 from holdfast.durability.foreign_lines import PRODUCER, RUN, ForeignRow, foreign_row
 from holdfast.durability.ledger_files import (
     CRC_MAX,
-    FIELDS,
     OPTIONAL_CRCS,
     OUTCOMES,
+    is_arrow,
     is_object,
     is_packed,
     opened,
     problem_of,
+    problem_of_row,
 )
 
 #: What a row is: an `invoke` line, a `complete` line, or such a pair of one send. Rows of the last three
@@ -58,9 +68,7 @@ ROWS = pa.schema(
         ("headers_crc32c", pa.int64()),
     ]
 )
-_ARROW_TYPES = {0: pa.string(), 31: pa.int32(), 63: pa.int64()}
-_FIELDS = pa.schema([(name, _ARROW_TYPES[bits]) for name, bits in FIELDS.items()])
-_PARSE = pyarrow.json.ParseOptions(explicit_schema=_FIELDS, unexpected_field_behavior="ignore")
+_PARSE = pyarrow.json.ParseOptions(explicit_schema=ROW_SCHEMA, unexpected_field_behavior="ignore")
 _KINDS = pa.array(["invoke", "complete"])
 _WORDS = pa.array(OUTCOMES)
 #: columns that an `invoke` line has; the others are a `complete` line's
@@ -71,6 +79,8 @@ _OF_A_SEND = frozenset(
     )
 )
 _SHOWN_CHARS = 120
+#: Rows of Arrow batches that are looked at together.
+_ROWS_AT_A_TIME = 1 << 17
 #: Bytes that are parsed at a time.
 BLOCK_BYTES = 8 << 20
 
@@ -134,6 +144,10 @@ class _Seen:
 def read_rows(wanted: LedgerRange) -> Iterator[pa.RecordBatch]:
     """The rows of a range in the columns of ROWS. Raises: OSError."""
     seen = _Seen()
+    if is_arrow(wanted.path):
+        yield from _arrow_rows(wanted, seen)
+        yield from _remarks(seen)
+        return
     for block in _blocks(wanted):
         if isinstance(block, str):
             yield _said(PROBLEM, [block])
@@ -147,6 +161,10 @@ def read_rows(wanted: LedgerRange) -> Iterator[pa.RecordBatch]:
 def read_lines(wanted: LedgerRange) -> Iterator[EvenLines | pa.RecordBatch]:
     """The same, with blocks of undisturbed lines as they are. Raises: OSError."""
     seen = _Seen(pairs=False)
+    if is_arrow(wanted.path):
+        yield from _arrow_rows(wanted, seen)
+        yield from _remarks(seen)
+        return
     for block in _blocks(wanted):
         lines = None if isinstance(block, str) else read_even_lines(block.data)
         if isinstance(block, str):
@@ -225,7 +243,7 @@ def _rows_of(wanted: LedgerRange, block: _Block, seen: _Seen) -> Iterator[pa.Rec
 
 def _parsed(data: bytes) -> pa.Table:
     if not data.strip():
-        return _FIELDS.empty_table()
+        return ROW_SCHEMA.empty_table()
     options = pyarrow.json.ReadOptions(use_threads=False, block_size=len(data) + 1)
     return pyarrow.json.read_json(io.BytesIO(data), read_options=options, parse_options=_PARSE)
 
@@ -401,6 +419,53 @@ def _foreign_rows(wanted: LedgerRange, block: _Block) -> Iterator[pa.RecordBatch
         ]  # fmt: skip
         arrays = [pa.array(column, field.type) for column, field in zip(columns, ROWS, strict=True)]
         yield pa.RecordBatch.from_arrays(arrays, schema=ROWS)
+
+
+# --- Arrow batches -------------------------------------------------------------------------------------
+
+
+def _arrow_rows(wanted: LedgerRange, seen: _Seen) -> Iterator[pa.RecordBatch]:
+    if wanted.is_foreign:
+        yield _said(PROBLEM, [f"{wanted.path}: an Arrow stream, which is no ledger of another client"])
+        return
+    waiting: list[Batch] = []
+    count = 0
+    try:
+        for batch in read_batches(wanted.path, wanted.start, wanted.end):
+            waiting.append(batch)
+            count += batch.rows.num_rows
+            if count >= _ROWS_AT_A_TIME:
+                yield from _of_batches(wanted, waiting, seen)
+                waiting, count = [], 0
+    except CutTail as error:
+        yield _said(TORN, [str(error)])
+    except DamagedBatch as error:
+        yield _said(PROBLEM, [str(error)])
+    yield from _of_batches(wanted, waiting, seen)
+
+
+def _of_batches(wanted: LedgerRange, batches: list[Batch], seen: _Seen) -> Iterator[pa.RecordBatch]:
+    """The sound rows, all at once where all are sound, and a row for each of the others."""
+    if not batches:
+        return
+    together = as_rows(batches)
+    if together.num_rows == 0:
+        return
+    if _is_sound(together, wanted.run):
+        yield from _converted(together, seen)
+        return
+    is_sound: list[bool] = []
+    problems = []
+    rows = iter(together.to_pylist())
+    for position, batch in batches:
+        for number in range(1, batch.num_rows + 1):
+            problem = problem_of_row(next(rows), wanted.run)
+            is_sound.append(problem is None)
+            if problem is not None:
+                problems.append(f"{place_in(wanted.path, number, position)}: {problem}")
+    if any(is_sound):
+        yield from _converted(together.filter(pa.array(is_sound)), seen)
+    yield _said(PROBLEM, problems)
 
 
 # --- a block in which something is wrong ---------------------------------------------------------------

@@ -12,10 +12,12 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 
+from holdfast.durability.arrow_ledger import may_go_on_at, run_of, whole_end
 from holdfast.durability.ledger_files import (
     NoLedger,
     UnreadableLedger,
     first_run,
+    is_arrow,
     is_packed,
     ledger_files,
 )
@@ -60,12 +62,13 @@ class LedgerSource(DataSource):
 
 
 class LedgerStreamReader(DataSourceStreamReader):
-    """Follows ledgers as producers write them, and files that appear; a line is read when it is whole.
+    """Follows ledgers as producers write them, and files that appear; a line, or batch, is read when it is
+    whole.
 
     An offset is {file: bytes}. Packed files are whole ledgers already: they are read once, when they appear.
-    A file that was read and is gone, is shorter, or has no line's end where reading stopped, and a packed
-    one of another size, is none that can be followed. A longer file with a line's end at that very byte is
-    not told from one that has grown.
+    A file that was read and is gone, is shorter, or has no line's end (an Arrow one: no batch) where reading
+    stopped, and a packed one of another size, is none that can be followed. A longer file with a line's end
+    (a batch) at that very byte is not told from one that has grown.
     """
 
     def __init__(self, path: str) -> None:
@@ -89,7 +92,7 @@ class LedgerStreamReader(DataSourceStreamReader):
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[LedgerPartition]:
         ranges = [
-            LedgerRange(path, start.get(path, 0), size, first_run(path))
+            LedgerRange(path, start.get(path, 0), size, _run(path))
             for path, size in sorted(end.items())
             if size > start.get(path, 0)
         ]
@@ -109,14 +112,21 @@ def _check_read(path: str, was_read: int) -> None:
         raise UnreadableLedger(f"{path}: {was_read} bytes of it were read, and it has {size} now")
     if is_packed(path):
         return
+    if not (may_go_on_at(path, was_read) if is_arrow(path) else _is_line_end(path, was_read - 1)):
+        raise UnreadableLedger(f"{path}: it is not the file of which {was_read} bytes were read")
+
+
+def _is_line_end(path: str, position: int) -> bool:
     with Path(path).open("rb") as file:
-        file.seek(was_read - 1)
-        if file.read(1) != b"\n":
-            raise UnreadableLedger(f"{path}: it is not the file of which {was_read} bytes were read")
+        file.seek(position)
+        return file.read(1) == b"\n"
 
 
 def whole_lines_end(path: str, start: int) -> int:
-    """The byte behind the last whole line of a file, `start` when no line was added. Raises: OSError."""
+    """The byte behind the last whole line, or Arrow batch, of a file, `start` when none was added. Raises:
+    OSError."""
+    if is_arrow(path):
+        return whole_end(path, start)
     size = Path(path).stat().st_size
     if is_packed(path):
         return size
@@ -158,6 +168,10 @@ class LedgerReader(DataSourceReader):
             yield from read_rows(wanted)
 
 
+def _run(path: str) -> str | None:
+    return run_of(path) if is_arrow(path) else first_run(path)
+
+
 def sizes_of(files: Iterable[str]) -> dict[str, int]:
     """{file: bytes}. Raises: OSError."""
     return {path: Path(path).stat().st_size for path in files}
@@ -174,8 +188,8 @@ def plan(
     planned: list[list[LedgerRange]] = []
     room = 0
     for path, size in sizes.items():
-        run = first_run(path) if size and not is_foreign else None
-        width = size if is_packed(path) else step
+        run = _run(path) if size and not is_foreign else None
+        width = size if is_packed(path) or is_arrow(path) else step
         for start in range(0, size, max(1, width)):
             wanted = LedgerRange(path, start, min(size, start + width), run, is_foreign)
             if wanted.end - wanted.start > room:

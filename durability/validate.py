@@ -48,6 +48,7 @@ from holdfast.durability.ledger_files import (
     check_topic_ids,
     doubts_of_files,
     ledger_files,
+    text_bytes,
 )
 from holdfast.durability.loss_story import Election, RunHistory
 from holdfast.durability.phases import Seconds
@@ -123,7 +124,7 @@ def run(
     about partitions that lost something."""
     seconds = Seconds(on_phase)
     try:
-        is_short = sum(Path(file).stat().st_size for file in ledger_files(options.ledger)) < SHORT_JOB_BYTES
+        is_short = text_bytes(ledger_files(options.ledger)) < SHORT_JOB_BYTES
         with seconds.timed("spark start", "Spark starts"):
             spark = start_session(options.master, "holdfast validate", is_short=is_short)
     except UnreadableLedger as error:

@@ -252,9 +252,9 @@ def read_ledger(path: Path) -> PlainLedger:
     #: {(topic, producer, run): (first, last) number}
     writers: dict[tuple[str, str, str], tuple[int, int]] = {}
     for file in ledger_files(str(path)):
-        for number, row in sound_rows(file):
+        for place, row in sound_rows(file):
             if problem := _take(found, row):
-                raise UnreadableLedger(f"{file}, line {number}: {problem}")
+                raise UnreadableLedger(f"{place}: {problem}")
             writer = row["topic"], row["producer"], row["run"]
             least, most = writers.get(writer, (row["pseq"], row["pseq"]))
             writers[writer] = min(least, row["pseq"]), max(most, row["pseq"])

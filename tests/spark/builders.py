@@ -12,6 +12,7 @@ from typing import Any
 from holdfast.client.core.history import RowWriter, SentFields, make_value, parse_value, value_crc32c
 from holdfast.client.core.outcomes import DeliveryOutcome
 from holdfast.protocol.record_batch import Record, encode_batch
+from tests.unit.durability.arrow_files import write_arrow
 
 RUN = "demo"
 VALUE_BYTES = 64
@@ -119,11 +120,19 @@ def clean_history(topic: str, count: int = 40) -> RunHistory:
     return history
 
 
-def write_ledger(folder: Path, histories: Iterable[RunHistory]) -> Path:
-    """One file for each story."""
+def write_ledger(folder: Path, histories: Iterable[RunHistory], file_format: str = "json") -> Path:
+    """One file for each story; in Arrow for each of its producers, sends before answers, in batches of 7;
+    "mixed": every second story is in Arrow."""
     folder.mkdir(exist_ok=True)
-    for history in histories:
-        (folder / f"{history.run}.{history.topic}.0.jsonl").write_text("".join(history.ledger_lines()))
+    for number, history in enumerate(histories):
+        lines, name = history.ledger_lines(), f"{history.run}.{history.topic}"
+        if file_format == "json" or (file_format == "mixed" and number % 2):
+            (folder / f"{name}.0.jsonl").write_text("".join(lines))
+            continue
+        for producer in sorted({send.producer for send in history.sends}):
+            own = [line for line in lines if f'"producer":"{producer}"' in line]
+            own.sort(key=lambda line: '"kind":"complete"' in line)
+            write_arrow(folder / f"{name}.{producer}.arrows", own, 7)
     return folder
 
 

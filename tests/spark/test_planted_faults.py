@@ -5,6 +5,7 @@ the served log over the wire and three replicas on disk.
 """
 
 import gzip
+import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ import pytest
 from holdfast.durability.validate import ValidateOptions, validate
 from tests.spark.plain_writer import BATCH, HEADERS, TIMESTAMP_MS, TOPIC, Plain, batch, crc32c, value
 from tests.spark.planted_log import PlantedLogs
+from tests.unit.durability.arrow_files import arrow_batches
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark session"), pytest.mark.timeout(600)]
 
@@ -84,6 +86,26 @@ def _same(text: bytes) -> bytes:
     return text
 
 
+def _arrow(
+    plant: Callable[[Plain], object] = lambda run: None,
+    change: Callable[[list[bytes]], bytes] = b"".join,
+    *,
+    sends_first: bool = True,
+) -> Callable[[Plain], None]:
+    """The ledger of producer a is an Arrow stream of batches of eight, that of b stays JSON lines."""
+
+    def planted(run: Plain) -> None:
+        plant(run)
+        own = [line for line in run.lines if line["producer"] == "a"]
+        if sends_first:
+            own.sort(key=lambda line: line["kind"] == "complete")
+        others = [json.dumps(line) + "\n" for line in run.lines if line["producer"] != "a"]
+        run.files["run.a.arrows"] = change(arrow_batches(map(json.dumps, own), 8))
+        run.files["run.jsonl"] = "".join(others).encode()
+
+    return planted
+
+
 LEDGERS = {
     "nothing": Fault(lambda run: None, 0),
     "all outcomes are acked": Fault(
@@ -147,6 +169,50 @@ LEDGERS = {
         _file("run.jsonl.bak", _same, instead=False), 6, says="passed over: .*run.jsonl.bak"
     ),
     "nothing acknowledged by all": Fault(_weak, 6, says="no acknowledged send"),
+    "an Arrow ledger beside lines": Fault(_arrow(), 0),
+    "a cut last batch": Fault(
+        _arrow(change=lambda parts: b"".join(parts)[:-9]),
+        0,
+        {"recovered": 8},
+        says="1 ledger files end in a cut line or batch",
+        is_fast=True,
+    ),
+    "a cut last batch, and sends that only it has": Fault(
+        _arrow(change=lambda parts: b"".join(parts)[:-9], sends_first=False), 5, {"unexpected": 4}
+    ),
+    "other bytes behind batches": Fault(
+        _arrow(change=lambda parts: b"".join([*parts, b"rubbish"])),
+        6,
+        says=r"run\.a\.arrows, batch at byte \d+: ",
+        is_fast=True,
+    ),
+    "a torn batch in the middle": Fault(
+        _arrow(change=lambda parts: b"".join([*parts[:2], parts[2][:-100], *parts[3:]])),
+        6,
+        says=r"run\.a\.arrows, batch at byte \d+: ",
+    ),
+    "an unknown outcome in a batch": Fault(
+        _arrow(_set("complete", outcome="acked")),
+        6,
+        says=r"run\.a\.arrows, row 4 of the batch at byte \d+: outcome None",
+    ),
+    "no acks in a batch": Fault(
+        _arrow(_drop("acks", "invoke")), 6, says=r"row 8 of the batch at byte \d+: acks None"
+    ),
+    "two answers, two offsets in batches": Fault(
+        _arrow(_again("complete", offset=17)),
+        6,
+        says=r"contradict.*arrows, row 1 of the batch at byte \d+ ",
+    ),
+    "a partition that there is not, in a batch": Fault(
+        _arrow(_nowhere_to_be_sent), 6, says=r"t-9, which has 2 partitions: .*arrows, row 4 of the batch at "
+    ),
+    "another topic id in a batch": Fault(
+        _arrow(_set("complete", topic_id="AAAAAAAAAAAAAAAAAAAABg")), 6, says="deleted and created again"
+    ),
+    "a loss that an Arrow ledger tells of": Fault(
+        _arrow(lambda run: _everywhere(lambda log: log[0].__delitem__(slice(17, None)))(run)), 4, {"lost": 3}
+    ),
 }
 
 

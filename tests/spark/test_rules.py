@@ -403,8 +403,10 @@ class Judged:
     readable: int
 
 
-def judged(spark: Any, histories: list[RunHistory], folder: Path, **tables: Any) -> Judged:
-    sends, totals = read_sends(spark, str(write_ledger(folder / "ledger", histories)))
+def judged(
+    spark: Any, histories: list[RunHistory], folder: Path, file_format: str = "json", **tables: Any
+) -> Judged:
+    sends, totals = read_sends(spark, str(write_ledger(folder / "ledger", histories, file_format)))
     rows = [row for history in histories for row in history.log_rows()]
     verdict = judge(spark, sends, spark.createDataFrame(rows, LOG_SCHEMA), totals, **tables)
     found: dict[str, dict[str, int]] = {}
@@ -458,7 +460,7 @@ def planted(spark_session: Any, tmp_path_factory: pytest.TempPathFactory) -> Ite
         ),
         "one_clock": True,
     }
-    yield judged(spark_session, histories, tmp_path_factory.mktemp("planted"), **tables)
+    yield judged(spark_session, histories, tmp_path_factory.mktemp("planted"), "mixed", **tables)
     spark_session.catalog.clearCache()
 
 

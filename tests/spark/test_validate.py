@@ -183,6 +183,23 @@ def test_a_cut_last_line_leaves_its_send_unanswered(spark: Any, tmp_path: Path) 
     assert any("cut line" in note for note in verdict.notes)
 
 
+def test_an_arrow_ledger_whose_last_batch_is_cut_leaves_its_sends_unanswered(
+    spark: Any, tmp_path: Path
+) -> None:
+    history = clean_history("t")
+    with PlantedLogs(history_batches(history)) as node:
+        ledger = write_ledger(tmp_path / "ledger", [history], "arrow")
+        options = ValidateOptions(str(ledger), node.address, timeout_ms=TIMEOUT_MS)
+        whole = validate(spark, options)
+        for path in ledger.iterdir():
+            path.write_bytes(path.read_bytes()[:-20])
+        cut = validate(spark, options)
+    assert (whole.exit_code, whole.facts["ok"]) == (0, 40), whole.as_text()
+    # the last batch of either producer holds five answers
+    assert (cut.exit_code, cut.facts["acked"], cut.facts["unanswered"]) == (0, 30, 10), cut.as_text()
+    assert any("2 ledger files end in a cut line or batch" in note for note in cut.notes)
+
+
 def test_a_cluster_in_use_is_judged_up_to_where_its_log_ended_before_the_ledger(
     spark: Any, tmp_path: Path
 ) -> None:

@@ -102,8 +102,9 @@ def test_lines_are_read_up_to_one_that_a_crash_has_cut(tmp_path: Path, tail: str
     path = tmp_path / ("p.jsonl.gz" if packed else "p.jsonl")
     data = ("\n" + LINE + tail).encode()
     path.write_bytes(gzip.compress(data) if packed else data)
-    kinds = [(number, row["kind"]) for number, row in sound_rows(str(path))]
-    assert kinds == [(2, "invoke"), (3, "complete")][: 1 + (tail == ANSWER.rstrip("\n"))]
+    kinds = [(place, row["kind"]) for place, row in sound_rows(str(path))]
+    whole = [(f"{path}, line 2", "invoke"), (f"{path}, line 3", "complete")]
+    assert kinds == whole[: 1 + (tail == ANSWER.rstrip("\n"))]
 
 
 @pytest.mark.parametrize(
