@@ -4,6 +4,7 @@ Exit codes: 0 all well; 4 lost; 5 any other class that must not occur; 6 inconcl
 """
 
 import json
+import re
 import signal
 import sys
 import time
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 #: A follower that gets one of them ends with its verdict.
 _ENDS = (signal.SIGINT, signal.SIGTERM)
+#: Spark does not start with less.
+MEMORY_MIN_MB = 512
 
 
 @click.command()
@@ -47,6 +50,13 @@ _ENDS = (signal.SIGINT, signal.SIGTERM)
     default="local[*]",
     show_default=True,
     help="Spark master; workers of spark://host:7077 need this environment and the ledger at the same path.",
+)
+@click.option(
+    "--memory",
+    metavar="SIZE",
+    callback=lambda context, option, value: _checked_memory(value),
+    help="Heap of Spark's Java, and with spark:// of each executor, e.g. 4g or 800m; without it 2g, and what "
+    "Spark gives executors. What does not fit goes to disk.",
 )
 @click.option(
     "--log-dirs",
@@ -119,6 +129,7 @@ def command(
     foreign: str | None,
     bootstrap_server: str,
     master: str,
+    memory: str | None,
     log_dirs: tuple[str, ...],
     report: str | None,
     tables: str | None,
@@ -161,6 +172,7 @@ def command(
             bootstrap_servers=bootstrap_server,
             state=state,
             master=master,
+            memory=memory,
             seconds=follow_seconds,
             acked_min=acked_min,
             timeout_ms=timeout_ms,
@@ -178,6 +190,7 @@ def command(
         bootstrap_servers=bootstrap_server,
         log_dirs=folders,
         master=master,
+        memory=memory,
         report=report,
         tables=tables,
         timeout_ms=timeout_ms,
@@ -228,6 +241,15 @@ def _end(verdict: "Verdict", output: str) -> NoReturn:
     else:
         click.echo(json.dumps(verdict.as_json()) if output == "json" else verdict.as_text())
     sys.exit(verdict.exit_code)
+
+
+def _checked_memory(text: str | None) -> str | None:
+    match = re.fullmatch(r"([1-9][0-9]{0,5})([mg])", text or "")
+    if text is None:
+        return None
+    if match is None or int(match[1]) << (10 if match[2] == "g" else 0) < MEMORY_MIN_MB:
+        raise click.BadParameter(f"{text}: expected a size like 800m or 4g, at least {MEMORY_MIN_MB}m")
+    return text
 
 
 def parse_log_dirs(items: tuple[str, ...]) -> dict[int, str]:

@@ -51,7 +51,9 @@ def run(
     micro-batch with the verdict so far."""
     on_phase("Spark starts")
     try:
-        spark = start_session(options.master, "holdfast validate --follow", is_short=True)
+        spark = start_session(
+            options.master, "holdfast validate --follow", is_short=True, memory=options.memory
+        )
     except NoJava as error:
         return inconclusive(str(error))
     except SPARK_ERRORS as error:

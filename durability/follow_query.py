@@ -30,6 +30,8 @@ class FollowOptions:
     #: folder for Spark's checkpoint and what is open; a later run with the same folder goes on there
     state: str
     master: str = "local[*]"
+    #: Spark's heap (durability.session.start_session)
+    memory: str | None = None
     #: end after so many seconds; None: when `until` says so
     seconds: float | None = None
     #: fewer acknowledged sends (acks=all) prove nothing

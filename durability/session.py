@@ -18,7 +18,7 @@ from typing import Any
 import holdfast
 from holdfast.durability.java import prepare_environment
 
-#: Memory of the driver, which in local mode does all the work.
+#: Heap of the driver, which in local mode does all the work of Java.
 DRIVER_MEMORY = "2g"
 #: Starts faster than the default collector, and a verdict's data is soon garbage.
 _JAVA_OPTIONS = "-XX:+UseSerialGC"
@@ -44,10 +44,18 @@ def local_source(path: Path) -> str:
     return re.sub(r"([\\{}\[\]*?^,])", r"\\\1", local_path(path))
 
 
-def start_session(master: str = "local[*]", app_name: str = "holdfast", *, is_short: bool = False) -> Any:
+def start_session(
+    master: str = "local[*]",
+    app_name: str = "holdfast",
+    *,
+    is_short: bool = False,
+    memory: str | None = None,
+) -> Any:
     """A SparkSession on `master`, with Holdfast's data sources registered.
 
-    `is_short`: the work is done before thorough compilation would pay. Raises: durability.java.NoJava.
+    `is_short`: the work is done before thorough compilation would pay. `memory`: heap of the driver and of
+    each executor, as Spark writes it; None for DRIVER_MEMORY and what Spark gives executors. Raises:
+    durability.java.NoJava.
     """
     os.environ.update(prepare_environment(os.environ, sys.executable, on_loopback=is_on_loopback(master)))
     # Python workers import this very code, whether or not it is installed
@@ -63,7 +71,7 @@ def start_session(master: str = "local[*]", app_name: str = "holdfast", *, is_sh
     # what failed is in the exception; its second copy, as JSON on stderr, does not help
     logging.getLogger("DataFrameQueryContextLogger").setLevel(logging.CRITICAL)
     builder = SparkSession.builder.master(master).appName(app_name)
-    for key, value in _settings(master, is_short=is_short).items():
+    for key, value in settings_of(master, is_short=is_short, memory=memory).items():
         builder = builder.config(key, value)
     with _chatter_of_a_start(), keep_interrupts():
         spark = builder.getOrCreate()
@@ -115,13 +123,14 @@ def _chatter_of_a_start() -> Iterator[None]:
             os.close(kept)
 
 
-def _settings(master: str, *, is_short: bool) -> dict[str, str]:
+def settings_of(master: str, *, is_short: bool, memory: str | None) -> dict[str, str]:
+    """What a session is started with."""
     java_options = f"{_JAVA_OPTIONS} {_QUICK_COMPILATION}" if is_short else _JAVA_OPTIONS
     settings = {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "ERROR",
-        "spark.driver.memory": DRIVER_MEMORY,
+        "spark.driver.memory": memory or DRIVER_MEMORY,
         "spark.driver.extraJavaOptions": f"{java_options} {_LOG_OPTION}",
         "spark.executor.extraJavaOptions": java_options,
         "spark.executorEnv.PYTHONPATH": os.environ["PYTHONPATH"],
@@ -129,6 +138,8 @@ def _settings(master: str, *, is_short: bool) -> dict[str, str]:
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.python.filterPushdown.enabled": "true",
     }
+    if memory is not None:
+        settings["spark.executor.memory"] = memory
     if is_on_loopback(master):
         settings["spark.driver.host"] = "127.0.0.1"
         settings["spark.driver.bindAddress"] = "127.0.0.1"

@@ -90,6 +90,8 @@ class ValidateOptions:
     #: {broker id: log dir, or several separated by commas}; replicas are compared when given
     log_dirs: Mapping[int, str] = field(default_factory=dict)
     master: str = "local[*]"
+    #: Spark's heap (durability.session.start_session)
+    memory: str | None = None
     #: folder that gets verdict.json, verdict.txt and all violations as Parquet
     report: str | None = None
     #: folder that gets the tables that were judged, as Parquet (durability.tables)
@@ -126,7 +128,9 @@ def run(
     try:
         is_short = text_bytes(ledger_files(options.ledger)) < SHORT_JOB_BYTES
         with seconds.timed("spark start", "Spark starts"):
-            spark = start_session(options.master, "holdfast validate", is_short=is_short)
+            spark = start_session(
+                options.master, "holdfast validate", is_short=is_short, memory=options.memory
+            )
     except UnreadableLedger as error:
         return reported(None, options.report, inconclusive(f"ledger: {error}"))
     except NoJava as error:

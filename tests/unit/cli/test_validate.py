@@ -29,6 +29,13 @@ def test_a_usage_error_is_exit_code_2(tmp_path: Path) -> None:
     assert CliRunner().invoke(command, unclear).exit_code == 2
 
 
+@pytest.mark.parametrize("size", ["", "2", "2G", "0g", "511m", "1.5g", "2 g", "9999999g"])
+def test_a_heap_of_no_size_is_refused(tmp_path: Path, size: str) -> None:
+    arguments = ["--ledger", str(tmp_path), "--bootstrap-server", "127.0.0.1:1", "--memory", size]
+    result = CliRunner().invoke(command, arguments)
+    assert (result.exit_code, "expected a size like 800m or 4g" in result.output) == (2, True), result.output
+
+
 @pytest.mark.parametrize(
     "more",
     [

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from holdfast.durability.session import keep_interrupts
+from holdfast.durability.session import DRIVER_MEMORY, keep_interrupts, settings_of
 
 
 @pytest.fixture
@@ -13,6 +13,12 @@ def _handler_is_put_back() -> Iterator[None]:
     before = signal.getsignal(signal.SIGINT)
     yield
     signal.signal(signal.SIGINT, before)
+
+
+@pytest.fixture
+def _with_python_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A session that starts hands it on."""
+    monkeypatch.setenv("PYTHONPATH", "")
 
 
 @pytest.mark.usefixtures("_handler_is_put_back")
@@ -23,3 +29,13 @@ def test_an_interrupt_is_heard_by_the_handler_of_the_process() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.raise_signal(signal.SIGINT)
     assert heard == [signal.SIGINT]
+
+
+@pytest.mark.usefixtures("_with_python_path")
+def test_a_heap_is_as_large_as_asked_for() -> None:
+    def heaps(memory: str | None) -> tuple[str | None, ...]:
+        settings = settings_of("spark://host:7077", is_short=False, memory=memory)
+        return tuple(settings.get(f"spark.{who}.memory") for who in ("driver", "executor"))
+
+    assert heaps("800m") == ("800m", "800m")
+    assert heaps(None) == (DRIVER_MEMORY, None)
