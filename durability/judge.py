@@ -22,6 +22,7 @@ from holdfast.durability.rules import (
     violations_sql,
 )
 from holdfast.durability.rules.rule import Looks, Rule
+from holdfast.durability.scale import MUCH, Scale
 from holdfast.durability.segment_source import BATCH_SCHEMA
 from holdfast.durability.verdict import SAMPLES_MAX, Verdict
 
@@ -64,13 +65,14 @@ def judge(
     one_clock: bool = False,
     has_order: bool = True,
     doubts: tuple[str, ...] = (),
+    scale: Scale = MUCH,
 ) -> Verdict:
     """Run the rules over these tables (durability.rules.rule); `doubts` say what of them is missing."""
     sends.createOrReplaceTempView("sends")
     for name in ("timestamp_ms", "key_crc32c", "headers_crc32c", "batch_crc32c"):
         if name not in log.columns:
             log = log.withColumn(name, F.lit(None).cast("long"))
-    log.cache().createOrReplaceTempView("log")
+    scale.kept(log).createOrReplaceTempView("log")
     for name, table, schema in (
         ("replica", replica, BATCH_SCHEMA),
         ("marks", marks, MARKS_SCHEMA),
@@ -78,13 +80,15 @@ def judge(
         ("ends", ends, ENDS_SCHEMA),
         ("epochs", epochs, EPOCHS_SCHEMA),
     ):
-        (spark.createDataFrame([], schema) if table is None else table).createOrReplaceTempView(name)
-    seen, is_odd = _pair(spark)
+        (scale.rows(spark, [], schema) if table is None else table).createOrReplaceTempView(name)
+    seen, is_odd = _pair(spark, scale)
     # of sends that are in order only those without an offset of their own can be out of it
-    if totals.in_order and (not is_odd or spark.table("odd").where(SEEN_UNPLACED_SQL).isEmpty()):
-        is_disordered = False
-    else:
-        is_disordered = has_order and spark.table("disordered").count() > 0
+    is_ordered = totals.in_order and (not is_odd or spark.table("odd").where(SEEN_UNPLACED_SQL).isEmpty())
+    disordered = spark.sql(ORDER_SQL)
+    if has_order and not is_ordered:
+        disordered = scale.kept(disordered)
+    disordered.createOrReplaceTempView("disordered")
+    is_disordered = has_order and not is_ordered and disordered.count() > 0
     given = {
         Looks.ORDER: has_order,
         Looks.TIMES: one_clock,
@@ -101,7 +105,7 @@ def judge(
     ]
     counts = {rule.name: 0 for rule in wanted}
     samples: dict[str, list[dict[str, Any]]] = {}
-    spark.sql(violations_sql(asked or wanted)).createOrReplaceTempView("violations")
+    scale.together(spark.sql(violations_sql(asked or wanted))).createOrReplaceTempView("violations")
     for row in spark.sql(findings_sql(SAMPLES_MAX)).collect() if asked else ():
         counts[row["class"]] = row.total
         shown = {name: value for name, value in row.asDict().items() if name not in ("class", "total", "nth")}
@@ -121,10 +125,10 @@ def judge(
     return Verdict(counts=counts, samples=samples, facts=facts, notes=notes, doubts=doubts)
 
 
-def _pair(spark: Any) -> tuple[Mapping[str, int], bool]:
-    """Make views `odd`, `near` and `disordered`; (counts of what was paired, whether anything is odd)."""
+def _pair(spark: Any, scale: Scale) -> tuple[Mapping[str, int], bool]:
+    """Make views `odd` and `near`; (counts of what was paired, whether anything is odd)."""
     seen = Observation("pairs")
-    odd = (
+    odd = scale.kept(
         spark.sql(PAIRS_SQL)
         .observe(
             seen,
@@ -133,12 +137,11 @@ def _pair(spark: Any) -> tuple[Mapping[str, int], bool]:
         )
         .where("NOT perfect")
         .drop("perfect")
-        .cache()
     )
     odd.createOrReplaceTempView("odd")
     is_odd = odd.count() > 0
-    spark.sql(NEAR_SQL).cache().createOrReplaceTempView("near")
-    spark.sql(ORDER_SQL).cache().createOrReplaceTempView("disordered")
+    near = spark.sql(NEAR_SQL)
+    (scale.kept(near) if is_odd else near).createOrReplaceTempView("near")
     return seen.get, is_odd
 
 

@@ -29,6 +29,7 @@ from holdfast.durability.ledger_files import (
 )
 from holdfast.durability.ledger_lines import ORDER, PROBLEM, ROWS, TOPIC_ID, TORN, read_rows, surely_in_order
 from holdfast.durability.ledger_source import plan, sizes_of
+from holdfast.durability.scale import MUCH, Scale
 
 #: One row for each send. Strings are keys only: an aggregate over a string would make Spark sort instead of
 #: hash. Rows about files, not sends, have a negative `pseq`; each has its text in `run`.
@@ -205,18 +206,23 @@ def line_of(files: Iterable[str], run: str, producer: str, pseq: int, topic: str
 
 
 def read_sends(
-    spark: Any, path: str, *, is_foreign: bool = False, sizes: Mapping[str, int] | None = None
+    spark: Any,
+    path: str,
+    *,
+    is_foreign: bool = False,
+    sizes: Mapping[str, int] | None = None,
+    scale: Scale = MUCH,
 ) -> tuple[Any, Totals]:
-    """(the sends as a cached DataFrame, their totals). The ledger has been read to its end when this returns.
-    `is_foreign`: its lines are another client's. `sizes`: {file: bytes that are read} instead of all.
-
+    """(the sends as a DataFrame that is kept, their totals). The ledger has been read to its end when this
+    returns. `is_foreign`: its lines are another client's. `sizes`: {file: bytes that are read} instead of
+    all.
     Registers the views `ledger_lines` and `sends`. Raises: UnreadableLedger.
     """
     sizes = sizes_of(ledger_files(path)) if sizes is None else sizes
     # partitioned as the join with the log wants them, so that they are moved once
-    lines = _lines(spark, sizes, is_foreign=is_foreign).repartition("producer", "pseq", "topic")
+    lines = scale.gathered(_lines(spark, sizes, is_foreign=is_foreign), "producer", "pseq", "topic")
     lines.createOrReplaceTempView("ledger_lines")
-    everything = spark.sql(SENDS_SQL).cache()
+    everything = scale.kept(spark.sql(SENDS_SQL))
     everything.createOrReplaceTempView("all_sends")
     sends = everything.where("pseq >= 0")
     sends.createOrReplaceTempView("sends")

@@ -8,6 +8,7 @@ down before it is sent), and what the ledger has acknowledged must lie below the
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -50,9 +51,13 @@ from holdfast.durability.ledger_files import (
     ledger_files,
     text_bytes,
 )
+from holdfast.durability.ledger_source import sizes_of
 from holdfast.durability.loss_story import Election, RunHistory
 from holdfast.durability.phases import Seconds
+from holdfast.durability.read_here import ReadFailed, replicas_here, served_here
 from holdfast.durability.read_options import BadOption, Mode, OffsetRange, parse_options
+from holdfast.durability.scale import MUCH, Little, Scale, scale_of
+from holdfast.durability.segment_source import arrow_schema
 from holdfast.durability.segments import (
     HIGH_WATERMARKS,
     has_replicas,
@@ -152,14 +157,17 @@ def validate(
 ) -> Verdict:
     """Compare in a session that stands already."""
     seconds = Seconds() if seconds is None else seconds
-    verdict = replace(_compared(spark, options, seconds, elections), seconds=seconds.found)
+    with ExitStack() as settings:
+        verdict = replace(_compared(spark, options, seconds, elections, settings), seconds=seconds.found)
     return reported(spark, options.report, verdict)
 
 
-def _compared(spark: Any, options: ValidateOptions, seconds: Seconds, elections: Elections) -> Verdict:
+def _compared(
+    spark: Any, options: ValidateOptions, seconds: Seconds, elections: Elections, settings: ExitStack
+) -> Verdict:
     try:
         with seconds.timed("ledger", "Spark reads the ledger"):
-            settled, sends, totals, known = _read_ledger(spark, options)
+            scale, settled, sends, totals, known = _read_ledger(spark, options, settings)
         if totals.acked < max(1, options.acked_min):
             return inconclusive(_too_few(totals.acked, options.acked_min))
         if isinstance(settled, ClientError):
@@ -179,10 +187,10 @@ def _compared(spark: Any, options: ValidateOptions, seconds: Seconds, elections:
                 verdict = _with_later(_with_expired(verdict, totals, 0, ranges), settled, ranges)
                 return replace(verdict, doubts=doubts_of_files(options.ledger))
             with seconds.timed("ledger", "Spark reads the ledger, to look at each send"):
-                sends, totals = read_sends(spark, options.ledger, sizes=known.sizes)
+                sends, totals = read_sends(spark, options.ledger, sizes=known.sizes, scale=scale)
         check_partitions(spark, options.ledger, totals, counts)
-        log = served_log(spark, options, ranges, with_fields=totals.with_fields > 0)
-        tables = replicas(spark, options.log_dirs, totals.topics, topics)
+        log = served_log(spark, options, ranges, scale, with_fields=totals.with_fields > 0)
+        tables = replicas(spark, options.log_dirs, totals.topics, topics, scale)
         with seconds.timed("compare", "Spark reads the topics and compares"):
             kept, expired = _without_expired(sends, ranges)
             verdict = judge(
@@ -191,9 +199,10 @@ def _compared(spark: Any, options: ValidateOptions, seconds: Seconds, elections:
                 log,
                 totals,
                 partitions=len(ranges),
-                ends=spark.createDataFrame(_ends(settled, ranges), ENDS_SCHEMA),
+                ends=scale.rows(spark, _ends(settled, ranges), ENDS_SCHEMA),
                 one_clock=options.one_clock and not options.is_foreign,
                 has_order=not options.is_foreign,
+                scale=scale,
                 **tables,
             )
             verdict = _with_later(_with_expired(verdict, totals, expired, ranges), settled, ranges)
@@ -207,20 +216,21 @@ def _compared(spark: Any, options: ValidateOptions, seconds: Seconds, elections:
         return inconclusive(f"ledger: {error}")
     except (ClientError, BadOption) as error:
         return inconclusive(f"cluster: {error}")
-    except SPARK_ERRORS as error:
+    except (ReadFailed, *SPARK_ERRORS) as error:
         return inconclusive(f"reading failed: {reason_of(error)}")
 
 
 def _read_ledger(
-    spark: Any, options: ValidateOptions
-) -> tuple[list[OffsetRange] | ClientError, Any, Totals, SettledLedger | None]:
-    """(the logs' ends before the ledger was read, or why they are not known; the sends; their totals; instead
-    of the sends the ledger, where it is settled).
+    spark: Any, options: ValidateOptions, settings: ExitStack
+) -> tuple[Scale, list[OffsetRange] | ClientError, Any, Totals, SettledLedger | None]:
+    """(how much there is; the logs' ends before the ledger was read, or why they are not known; the sends;
+    their totals; instead of the sends the ledger, where it is settled). The scale enters its `settings`.
 
     A topic that only later lines name makes it read again, now with that topic's ends known before.
     Raises: UnreadableLedger.
     """
     topics: set[str] = set()
+    scale: Scale | None = None
     wanted = topics_named(ledger_files(options.ledger), is_foreign=options.is_foreign)
     while True:
         topics |= wanted
@@ -229,16 +239,29 @@ def _read_ledger(
             settled = _plan(options, tuple(sorted(topics))) if topics else []
         except ClientError as error:
             settled = error
+        if scale is None:
+            scale = _scale(options, topics, settled)
+            settings.enter_context(scale.settings(spark))
         sends, known = None, settled_ledger(spark, options.ledger) if options.may_be_summed else None
         if known is None:
-            sends, totals = read_sends(spark, options.ledger, is_foreign=options.is_foreign)
+            sends, totals = read_sends(spark, options.ledger, is_foreign=options.is_foreign, scale=scale)
         else:
             totals = known.totals
         wanted = set(totals.topics)
         if wanted <= topics or isinstance(settled, ClientError):
-            return settled, sends, totals, known
+            return scale, settled, sends, totals, known
         if sends is not None:
             forget_sends(spark)
+
+
+def _scale(options: ValidateOptions, topics: set[str], ends: list[OffsetRange] | ClientError) -> Scale:
+    """Nothing is little of which something cannot be looked at: why not is found out elsewhere."""
+    if isinstance(ends, ClientError):
+        return MUCH
+    try:
+        return scale_of(sizes_of(ledger_files(options.ledger)), ends, options.log_dirs, topics)
+    except (OSError, ValueError):
+        return MUCH
 
 
 def _ends(settled: Sequence[OffsetRange], ranges: Sequence[OffsetRange]) -> list[tuple[str, int, int, int]]:
@@ -272,20 +295,33 @@ def _plan(options: ValidateOptions, topics: Sequence[str]) -> list[OffsetRange]:
 
 
 def served_log(
-    spark: Any, options: ValidateOptions, ranges: list[OffsetRange], *, with_fields: bool = False
+    spark: Any,
+    options: ValidateOptions,
+    ranges: list[OffsetRange],
+    scale: Scale = MUCH,
+    *,
+    with_fields: bool = False,
 ) -> Any:
-    """View `log` of durability.rules over exactly these ranges; read when it is first used. `with_fields`:
-    keys, headers and timestamps are looked at; batches are with log dirs."""
-    read = spark.read.format("holdfast").options(**_log_options(spark, options, ranges))
+    """View `log` of durability.rules over exactly these ranges; much is read when it is first used.
+    `with_fields`: keys, headers and timestamps are looked at; batches are with log dirs. Raises: ReadFailed.
+    """
+    given = _log_options(spark, options, ranges)
+
+    def read(schema: str) -> Any:
+        if isinstance(scale, Little):
+            names = tuple(arrow_schema(schema).names)
+            return scale.table(spark, served_here(parse_options(given, Mode.BATCH), ranges, names))
+        return spark.read.format("holdfast").options(**given).schema(schema).load()
+
     if options.is_foreign:
-        read.schema(_FOREIGN_COLUMNS).load().createOrReplaceTempView("records")
+        read(_FOREIGN_COLUMNS).createOrReplaceTempView("records")
         return spark.sql(VALUE_SQL)
     of_batch = _BATCH_COLUMN if options.log_dirs else ""
     if not with_fields:
-        return read.schema(_LOG_COLUMNS + of_batch).load()
+        return read(_LOG_COLUMNS + of_batch)
     # a timestamp that the broker has set says nothing of the producer's
     of_producer = F.when(F.col("timestampType") == 0, F.col("timestampMs"))
-    fields = read.schema(_LOG_COLUMNS + _FIELD_COLUMNS + of_batch).load()
+    fields = read(_LOG_COLUMNS + _FIELD_COLUMNS + of_batch)
     return fields.withColumn("timestamp_ms", of_producer).drop("timestampMs", "timestampType")
 
 
@@ -312,9 +348,14 @@ def _log_options(spark: Any, options: ValidateOptions, ranges: list[OffsetRange]
 
 
 def replicas(
-    spark: Any, log_dirs: Mapping[int, str], topics: tuple[str, ...], looks: Mapping[str, TopicLook]
+    spark: Any,
+    log_dirs: Mapping[int, str],
+    topics: tuple[str, ...],
+    looks: Mapping[str, TopicLook],
+    scale: Scale = MUCH,
 ) -> dict[str, Any]:
-    """Tables `replica`, `marks` and `members` of durability.rules.rule, and doubts; none without log dirs."""
+    """Tables `replica`, `marks` and `members` of durability.rules.rule, and doubts; none without log dirs.
+    Raises: ReadFailed."""
     if not log_dirs:
         return {}
     paths = [(broker, path) for broker, text in sorted(log_dirs.items()) for path in text.split(",")]
@@ -328,13 +369,13 @@ def replicas(
         if found is None:
             continue
         marks += [(broker, *place, mark) for place, mark in sorted(found.items()) if place[0] in topics]
-    batches = (
-        spark.read.format("holdfast.segments")
-        .option("rows", "batches")
-        .option("topics", ",".join(topics))
-        .load(",".join(f"{broker}={path}" for broker, path in paths))
-        .cache()  # several rules look at it, and files of a live broker change
-    )
+    folders = ",".join(f"{broker}={path}" for broker, path in paths)
+    if isinstance(scale, Little):
+        batches = scale.table(spark, replicas_here(folders, topics))
+    else:
+        read = spark.read.format("holdfast.segments").option("rows", "batches")
+        # several rules look at it, and files of a live broker change
+        batches = read.option("topics", ",".join(topics)).load(folders).cache()
     epochs, without_epochs = _epochs(paths, topics)
     if without_epochs:
         doubts.append(
@@ -350,9 +391,9 @@ def replicas(
     ]
     return {
         "replica": batches,
-        "marks": spark.createDataFrame(marks, MARKS_SCHEMA),
-        "epochs": spark.createDataFrame(epochs, EPOCHS_SCHEMA),
-        "members": spark.createDataFrame(members, MEMBERS_SCHEMA),
+        "marks": scale.rows(spark, marks, MARKS_SCHEMA),
+        "epochs": scale.rows(spark, epochs, EPOCHS_SCHEMA),
+        "members": scale.rows(spark, members, MEMBERS_SCHEMA),
         "replicas_assigned": sum(
             len(partition.replicas) for seen in looks.values() for partition in seen.partitions.values()
         ),

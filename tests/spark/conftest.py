@@ -24,6 +24,15 @@ def spark_session() -> Iterator[Any]:
     session.stop()
 
 
+@pytest.fixture(params=["little", "much"])
+def little_and_much(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is judged counts as little data, and in a second test as much."""
+    from holdfast.durability import scale
+
+    if request.param == "much":
+        monkeypatch.setattr(scale, "SMALL_RECORDS", -1)
+
+
 @pytest.fixture
 def spark(spark_session: Any) -> Iterator[Any]:
     """The session, with nothing cached by earlier tests."""

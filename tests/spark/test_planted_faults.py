@@ -19,7 +19,12 @@ from tests.spark.plain_writer import BATCH, HEADERS, TIMESTAMP_MS, TOPIC, Plain,
 from tests.spark.planted_log import PlantedLogs
 from tests.unit.durability.arrow_files import arrow_batches
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark session"), pytest.mark.timeout(600)]
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.xdist_group("spark session"),
+    pytest.mark.timeout(600),
+    pytest.mark.usefixtures("little_and_much"),
+]
 
 
 @dataclass

@@ -112,6 +112,7 @@ def test_a_closer_look_sees_no_more_of_the_ledger_than_the_first(
     assert verdict.facts["sent"] == 40
 
 
+@pytest.mark.usefixtures("little_and_much")
 def test_loss_damage_and_divergence_are_told_apart(spark: Any, tmp_path: Path) -> None:
     history = clean_history("t")
     whole = history_batches(history)
@@ -330,6 +331,7 @@ def test_a_cluster_that_does_not_answer_or_know_the_topic_proves_nothing(spark: 
     assert "UNKNOWN_TOPIC_OR_PARTITION" in stranger.inconclusive[0]
 
 
+@pytest.mark.usefixtures("little_and_much")
 def test_a_partition_that_cannot_be_read_to_its_end_proves_nothing(spark: Any, tmp_path: Path) -> None:
     history = clean_history("t")
     logs = history_batches(history)
@@ -363,6 +365,7 @@ def test_a_topic_of_which_the_cluster_does_not_tell_whether_it_is_compacted_is_n
     )
 
 
+@pytest.mark.usefixtures("little_and_much")
 def test_what_retention_has_taken_is_not_lost(spark: Any, tmp_path: Path) -> None:
     """The log begins later than the ledger: of what lay before nothing can be said, of the rest it can."""
     history = clean_history("t")
