@@ -79,10 +79,10 @@ class BenchCluster:
             if self.local is not None and self.local.pid(node) is None:
                 raise click.ClickException(has_ended(self.local, node))
 
-    def create_topic(self, topic: str) -> None:
+    def create_topic(self, topic: str, partitions: int = PARTITIONS) -> None:
         """RF 3, min ISR 2, ready to be written to."""
         configs = {"min.insync.replicas": str(MIN_ISR)}
-        self.ask(lambda a: a.create_topic(topic, PARTITIONS, REPLICATION_FACTOR, configs=configs))
+        self.ask(lambda a: a.create_topic(topic, partitions, REPLICATION_FACTOR, configs=configs))
         self.wait_full_isr(topic)
 
     def wait_full_isr(self, topic: str) -> None:

@@ -1,12 +1,15 @@
-"""Validate: the verdict over a ledger of N sends, beside reading the same topic alone in the same session.
+"""Validate: the verdict over a ledger of N sends, beside reading the same topic alone in the same session;
+and the verdict on few sends in a session that is warm.
 
 Back of an envelope: the verdict reads the topic as the bare source does, two ledger lines a record beside it,
-and adds both up. The floor: half of the source's own rate at a million sends.
+and adds both up. The floor: half of the source's own rate at a million sends, and two seconds for few.
+What a new session does first is slow in Spark and said beside the runs that count.
 """
 
 import subprocess
 import sys
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +23,11 @@ from holdfast.cli.extras import require
 
 PRODUCERS = 2
 VALUE_BYTES = 100
+FEW_PARTITIONS = 3
+#: Of the answers, one of so many is missing in a ledger that is looked at closely.
+LACKING = 50
+#: Within so many seconds brokers have written down their high watermarks, below which replicas are compared.
+CHECKPOINT_S = 6.0
 
 
 @click.command()
@@ -29,6 +37,12 @@ VALUE_BYTES = 100
     default="1000000,10000000",
     show_default=True,
     help="Sends of each run, in all; e.g. 100000000.",
+)
+@click.option(
+    "--few",
+    default="600,10000",
+    show_default=True,
+    help="Sends of each verdict on few, replicas included where the cluster is a local one.",
 )
 @click.option(
     "--report",
@@ -43,15 +57,17 @@ def main(
     runs: int,
     as_json: bool,
     records: str,
+    few: str,
     report_file: Path | None,
 ) -> None:
-    """Records per second of a verdict and of the bare source."""
+    """Records per second of a verdict and of the bare source; seconds of verdicts on few sends."""
     require("spark")
     if report_file is not None:
         require("report")
-    data: dict[str, Any] = {"machine": describe(), "runs": runs, "records": {}}
+    data: dict[str, Any] = {"machine": describe(), "runs": runs, "few": {}, "records": {}}
     with bench_cluster(bootstrap_server, folder) as cluster:
-        for count in map(int, records.split(",")):
+        data["few"] = _measure_few(cluster, runs, [*map(int, filter(None, few.split(",")))])
+        for count in map(int, filter(None, records.split(","))):
             data["records"][count] = _measure(cluster, runs, count)
     if report_file is not None:
         report_file.write_text(_page(data), encoding="utf-8")
@@ -68,9 +84,12 @@ def _measure(cluster: BenchCluster, runs: int, count: int) -> dict[str, Any]:
     from holdfast.durability.validate import SHORT_JOB_BYTES, ValidateOptions, validate
 
     ledger_bytes = sum(path.stat().st_size for path in ledger.iterdir())
+    start = time.monotonic()
     spark = start_session("local[*]", "bench validate", is_short=ledger_bytes < SHORT_JOB_BYTES)
+    spark_start_s = time.monotonic() - start
     found: list[dict[str, Any]] = []
     try:
+        _source_seconds(spark, cluster.bootstrap_servers, topic)  # workers start, and code is compiled
         for number in range(runs):
             note(f"{count:,} records: run {number + 1} of {runs}")
             source_s = _source_seconds(spark, cluster.bootstrap_servers, topic)
@@ -87,11 +106,75 @@ def _measure(cluster: BenchCluster, runs: int, count: int) -> dict[str, Any]:
     phases = {name: spread([one[name] for one in found]) for name in found[0]}
     return {
         "ledger_bytes": ledger_bytes,
+        "spark_start_s": spark_start_s,
         "seconds": phases,
         "source_records_s": spread([count / one["source_s"] for one in found]),
         "verdict_records_s": spread([count / one["verdict_s"] for one in found]),
         "share": spread([one["source_s"] / one["verdict_s"] for one in found]),
     }
+
+
+def _measure_few(cluster: BenchCluster, runs: int, counts: Sequence[int]) -> dict[str, Any]:
+    """Seconds of verdicts on few sends: of the first in a session that has judged others, and of later ones;
+    of a whole ledger, and of one that lacks answers, so that each send is looked at."""
+    from holdfast.durability.session import start_session, stop_session
+
+    local = cluster.local
+    brokers = local.brokers if local is not None else ()
+    log_dirs = {n.node_id: ",".join(map(str, local.log_dirs(n))) for n in brokers if local is not None}
+    ledgers: dict[int, list[Path]] = {}
+    for count in counts:
+        topic, whole = f"bench-validate-few-{count}", cluster.folder / f"ledger-few-{count}"
+        cluster.create_topic(topic, FEW_PARTITIONS)
+        note(f"{count:,} records: writing")
+        _write(cluster, topic, count, whole)
+        ledgers[count] = [whole, _without_answers(whole)]
+    time.sleep(CHECKPOINT_S)
+    start = time.monotonic()
+    spark = start_session("local[*]", "bench validate", is_short=True)
+    spark_start_s = time.monotonic() - start
+    try:
+        sends = {
+            count: {
+                kind: _verdict_seconds(spark, cluster, ledger, log_dirs, runs)
+                for kind, ledger in zip(("whole", "lacking"), kinds, strict=True)
+            }
+            for count, kinds in ledgers.items()
+        }
+    finally:
+        stop_session(spark)
+    for count in counts:
+        cluster.delete_topic(f"bench-validate-few-{count}")
+    return {"spark_start_s": spark_start_s, "with_replicas": bool(log_dirs), "sends": sends}
+
+
+def _verdict_seconds(
+    spark: Any, cluster: BenchCluster, ledger: Path, log_dirs: Mapping[int, str], runs: int
+) -> dict[str, Any]:
+    from holdfast.durability.validate import ValidateOptions, validate
+
+    seconds = []
+    for _ in range(1 + runs):
+        start = time.monotonic()
+        verdict = validate(spark, ValidateOptions(str(ledger), cluster.bootstrap_servers, log_dirs))
+        seconds.append(time.monotonic() - start)
+        spark.catalog.clearCache()
+        if verdict.exit_code != 0:
+            raise click.ClickException(verdict.as_text())
+    return {"first_s": seconds[0], "later_s": spread(seconds[1:])}
+
+
+def _without_answers(ledger: Path) -> Path:
+    """A copy of a ledger in which every 50th answer is missing."""
+    made = ledger.with_name(f"{ledger.name}-lacking")
+    made.mkdir()
+    for path in ledger.iterdir():
+        lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+        answers = [number for number, line in enumerate(lines) if line.startswith('{"kind":"complete"')]
+        gone = set(answers[::LACKING])
+        kept = [line for number, line in enumerate(lines) if number not in gone]
+        (made / path.name).write_text("".join(kept), encoding="utf-8")
+    return made
 
 
 def _write(cluster: BenchCluster, topic: str, count: int, ledger: Path) -> None:
@@ -139,7 +222,20 @@ def _text(data: dict[str, Any]) -> str:
         f"{machine['cpus']} x {machine['cpu_model']}, {machine['system']}, Python {machine['python']}, "
         f"load {machine['load_average']:.1f}; median (lowest to highest) of {data['runs']} runs"
     )
-    return f"{head}\n\n{table(heads, rows)}"
+    few = [
+        [f"{count:,}", kind, f"{seen['first_s']:.2f}", str(seen["later_s"])]
+        for count, kinds in data["few"]["sends"].items()
+        for kind, seen in kinds.items()
+    ]
+    starts = [data["few"]["spark_start_s"], *(one["spark_start_s"] for one in data["records"].values())]
+    replicas = "replicas compared" if data["few"]["with_replicas"] else "without replicas"
+    parts = [
+        head,
+        table(heads, rows) if rows else "",
+        f"few sends, {replicas}\n\n{table(('SENDS', 'ledger', 'first s', 'later s'), few)}" if few else "",
+        f"a start of Spark, in none of these: {', '.join(f'{start:.1f} s' for start in starts)}",
+    ]
+    return "\n\n".join(filter(None, parts))
 
 
 def _page(data: dict[str, Any]) -> str:
