@@ -367,9 +367,12 @@ def _read_file(path: Path) -> Iterator[SegmentBatch | Torn | None]:
 
 def _is_within(path: Path, before: Path, end: int) -> bool:
     """The segment was merged into the one `before` it, which ends at `end`: what it holds is there, or was
-    changed or removed by compaction. Anything else that lies over another segment is no merge's."""
+    changed or removed by compaction, which keeps the leader epochs of what it leaves. Anything else that lies
+    over another segment is no merge's."""
     changed_end = _changed_end(path.parent)
-    copies = set()
+    copies: set[tuple[int, int, int]] = set()
+    #: leader epoch -> first and last offset
+    places: dict[int, tuple[int, int]] = {}
     for one in _read_file(path):
         if one is None:
             continue
@@ -377,11 +380,21 @@ def _is_within(path: Path, before: Path, end: int) -> bool:
             return False
         if one.base_offset >= changed_end:
             copies.add(_identity(one))
-    if copies:
-        copies -= {
-            _identity(one) for one in _read_file(before) if isinstance(one, SegmentBatch) and one.crc_ok
-        }
+        first, _ = places.get(one.leader_epoch, (one.base_offset, 0))
+        places[one.leader_epoch] = (first, one.last_offset)
+    for one in _read_file(before) if places else ():
+        if isinstance(one, SegmentBatch) and one.crc_ok:
+            copies.discard(_identity(one))
+            if any(not _fits(one, epoch, *place) for epoch, place in places.items()):
+                return False
     return not copies
+
+
+def _fits(batch: SegmentBatch, epoch: int, first_offset: int, last_offset: int) -> bool:
+    """The batch may be of one log with others of this epoch."""
+    if epoch < batch.leader_epoch:
+        return last_offset < batch.base_offset
+    return epoch == batch.leader_epoch or batch.last_offset < first_offset
 
 
 def _identity(batch: SegmentBatch) -> tuple[int, int, int]:

@@ -7,11 +7,14 @@ searches for valid batches after that one: what follows a hole was not reported 
 durable on return, so that a second crash cannot lose it. All that was for bytes that may never have reached
 the disk: an invalid batch or a missing segment in what was flushed is damage. Then nothing is cut, and the
 log is refused: CorruptLog. A segment that lies within the one before it was merged into that one by the
-cleaner, and is deleted; one that begins there and goes on behind it is damage, which no crash leaves.
+cleaner, and is deleted; one that begins there and goes on behind it, or whose leader epochs are not those of
+that place, is damage, which no crash leaves.
 """
 
 import logging
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from holdfast.protocol.frames import FRAME_MAX_BYTES
 from holdfast.protocol.record_batch import HEADER_SIZE, CorruptBatch, check_batch, parse_header
@@ -212,26 +215,52 @@ def _holds_others(segment: Segment) -> bool:
 async def _was_merged(
     disk: Disk, folder: str, base_offset: int, found: RecoveredSegments, clean: bool, must_hold: int
 ) -> bool:
-    """A segment lies within the last one so far as a whole. What is no batch counts for none from `must_hold`
-    on, as it may never have reached the disk, but not after a clean stop; below, the segment might have gone
-    on. Raises: DiskError."""
+    """A segment lies within the last one so far as a whole, and may be of the same log by its epochs. What is
+    no batch counts for none from `must_hold` on, as it may never have reached the disk, but not after a clean
+    stop; below, the segment might have gone on. Raises: DiskError."""
     before = found.segments[-1] if found.segments else None
     if before is None or base_offset >= before.next_offset or not _holds_others(before):
         return False
     file = await disk.open(offset_path(folder, base_offset, LOG_SUFFIX), create=False)
     try:
-        end_offset, is_whole = await _end_of(file, base_offset)
+        inner, is_whole = await _spans_of(file, 0, base_offset)
+        outer, _ = await _spans_of(before.log, before.position_of(base_offset), before.base_offset)
     except DiskError:
         await file.close()
         raise
     await file.close()
-    return end_offset <= before.next_offset and (is_whole or (not clean and end_offset >= must_hold))
+    end_offset = inner[-1].end_offset if inner else base_offset
+    if end_offset > before.next_offset or not may_be_of_one_log(inner, outer):
+        return False
+    return is_whole or (not clean and end_offset >= must_hold)
 
 
-async def _end_of(file: File, base_offset: int) -> tuple[int, bool]:
-    """Where the batches of a segment end by their headers, and that nothing else is behind them. Raises:
-    DiskError."""
-    position, next_offset, file_size = 0, base_offset, file.size
+class EpochSpan(NamedTuple):
+    """Batches behind each other in a file that are of one leader epoch."""
+
+    epoch: int
+    start_offset: int
+    end_offset: int
+
+
+def may_be_of_one_log(some: Iterable[EpochSpan], others: Sequence[EpochSpan]) -> bool:
+    """No offset of an epoch lies behind one of a later epoch."""
+    return all(
+        one.epoch == other.epoch
+        or (
+            (one.end_offset <= other.start_offset) == (one.epoch < other.epoch)
+            and (other.end_offset <= one.start_offset) == (other.epoch < one.epoch)
+        )
+        for one in some
+        for other in others
+    )
+
+
+async def _spans_of(file: File, position: int, next_offset: int) -> tuple[list[EpochSpan], bool]:
+    """The batches from a position on, none of which begins below `next_offset`, by their headers; and that
+    nothing else is behind them. Raises: DiskError."""
+    spans: list[EpochSpan] = []
+    file_size = file.size
     try:
         while position < file_size:
             await next_turn()
@@ -239,13 +268,16 @@ async def _end_of(file: File, base_offset: int) -> tuple[int, bool]:
             while at < len(chunk) and (at == 0 or at + HEADER_SIZE <= len(chunk)):
                 header = parse_header(chunk, at)
                 if header.base_offset < next_offset or position + at + header.size_bytes > file_size:
-                    return next_offset, False
+                    return spans, False
                 at += header.size_bytes
-                next_offset = header.next_offset
+                start_offset, next_offset = header.base_offset, header.next_offset
+                if spans and spans[-1].epoch == header.leader_epoch:
+                    start_offset = spans.pop().start_offset
+                spans.append(EpochSpan(header.leader_epoch, start_offset, next_offset))
             position += at
     except CorruptBatch:
-        return next_offset, False
-    return next_offset, True
+        return spans, False
+    return spans, True
 
 
 async def _forget_history(disk: Disk, folder: str) -> None:

@@ -71,24 +71,27 @@ async def test_a_crash_at_any_step_of_a_compaction_leaves_a_log_that_is_read_who
     assert overlaps
 
 
-def batch(base_offset: int, count: int, epoch: int) -> bytes:
-    found = [Record(base_offset + n, 1, None, b"in epoch %d" % epoch) for n in range(count)]
+def batch(base_offset: int, count: int, epoch: int, value: bytes = b"v") -> bytes:
+    found = [Record(base_offset + n, 1, None, value) for n in range(count)]
     return encode_batch(found, base_offset=base_offset, leader_epoch=epoch)
 
 
 COMPACTED = "0\n1\n2 {}\n"
+CHANGED = batch(5, 2, 2, b"before")
 
 
 @pytest.mark.parametrize(
     ("second", "checkpoint", "is_passed_over"),
     [
         (batch(5, 2, 2), COMPACTED.format(5), True),
-        (batch(5, 2, 1), COMPACTED.format(6), True),
+        (CHANGED, COMPACTED.format(6), True),
         (batch(5, 1, 2) + batch(6, 1, 2), COMPACTED.format(6), False),
         (batch(5, 1, 2) + batch(6, 1, 2), COMPACTED.format(7), True),
-        (batch(5, 2, 1), COMPACTED.format(5), False),
-        (batch(5, 2, 1), "0\n2\n2 5\n", True),
-        (batch(5, 2, 1), COMPACTED.format("5 5"), True),
+        (CHANGED, COMPACTED.format(5), False),
+        (batch(5, 2, 1), COMPACTED.format(9), False),
+        (batch(5, 2, 3), COMPACTED.format(9), False),
+        (CHANGED, "0\n2\n2 5\n", True),
+        (CHANGED, COMPACTED.format("5 5"), True),
         (batch(5, 2, 1)[:-1], COMPACTED.format(9), False),
         (batch(5, 2, 1)[:-1] + b"\xff", COMPACTED.format(9), False),
         (b"\0" * 200, COMPACTED.format(9), False),
@@ -97,7 +100,8 @@ COMPACTED = "0\n1\n2 {}\n"
     ],
     ids=[
         *("a copy", "what was compacted", "a batch behind it", "several that were compacted"),
-        *("of another epoch", "a cut checkpoint", "no checkpoint of the log", "cut", "damaged", "zeros"),
+        *("changed, and not compacted", "of an earlier epoch", "of a later epoch"),
+        *("a cut checkpoint", "no checkpoint of the log", "cut", "damaged", "zeros"),
         *("empty", "it goes on behind the other"),
     ],
 )

@@ -17,6 +17,7 @@ from holdfast.storage.core.faults import CorruptLog
 from holdfast.storage.core.files import INDEX_SUFFIX, LOG_SUFFIX, offset_path, parse_offset_name
 from holdfast.storage.folders import make_durably
 from holdfast.storage.log import Log
+from holdfast.storage.recovery import EpochSpan, may_be_of_one_log
 from tests.cases import slow
 from tests.unit.storage.batches import read_all
 from tests.unit.storage.cleaning import (
@@ -289,10 +290,10 @@ async def test_segments_within_a_merged_one_are_deleted_by_the_next_start(gone: 
     check_reads(log)
 
 
-async def overlapping(end_offset: int, *, cut_bytes: int = 0) -> MemoryDisk:
-    """A stopped log of offsets 0 to 9, with a segment that begins at 5 and ends at `end_offset`."""
+async def overlapping(end_offset: int, *, cut_bytes: int = 0, epoch: int = 1) -> MemoryDisk:
+    """A stopped log of offsets 0 to 9, with a segment of `epoch` from 5 to `end_offset`."""
     disk = MemoryDisk()
-    files = {0: batches_between(0, 10), 5: batches_between(5, end_offset)}
+    files = {0: batches_between(0, 10), 5: batches_between(5, end_offset, epoch)}
     files[5] = files[5][: len(files[5]) - cut_bytes]
     await make_durably(disk, FOLDER)
     for base_offset, content in files.items():
@@ -304,12 +305,36 @@ async def overlapping(end_offset: int, *, cut_bytes: int = 0) -> MemoryDisk:
     return disk
 
 
-def batches_between(start: int, end: int) -> bytes:
+def batches_between(start: int, end: int, epoch: int = 1) -> bytes:
     """Of a record each, all of one epoch."""
     return b"".join(
-        encode_batch([Record(offset, 1, b"k", b"v")], base_offset=offset, leader_epoch=1)
+        encode_batch([Record(offset, 1, b"k", b"v")], base_offset=offset, leader_epoch=epoch)
         for offset in range(start, end)
     )
+
+
+@pytest.mark.parametrize("clean_stop", [True, False])
+@pytest.mark.parametrize(("epoch", "is_damage"), [(0, True), (1, False), (2, True)])
+async def test_a_segment_within_another_one_that_is_of_another_epoch_is_damage(
+    epoch: int, is_damage: bool, clean_stop: bool
+) -> None:
+    """Compaction removes batches and keeps the epochs of the others, so it is none that was merged."""
+    disk = await overlapping(8, epoch=epoch)
+    if is_damage:
+        with pytest.raises(CorruptLog, match="segment 5 should begin at 10"):
+            await open_log(disk, LARGE, clean=clean_stop)
+        assert await bases(disk) == [0, 5]
+    else:
+        log = await open_log(disk, LARGE, clean=clean_stop)
+        assert (log.log_end_offset, await bases(disk)) == (10, [0])
+
+
+def test_what_was_removed_of_a_segment_fits_between_what_is_left() -> None:
+    left = [EpochSpan(1, 0, 5), EpochSpan(3, 9, 12)]
+    assert may_be_of_one_log([EpochSpan(1, 3, 6), EpochSpan(2, 6, 9), EpochSpan(3, 9, 10)], left)
+    assert not may_be_of_one_log([EpochSpan(2, 4, 6)], left)
+    assert not may_be_of_one_log([EpochSpan(2, 6, 10)], left)
+    assert not may_be_of_one_log([EpochSpan(4, 6, 9)], left)
 
 
 @pytest.mark.parametrize("clean_stop", [True, False])
