@@ -254,7 +254,7 @@ def _parse(values: list[bytes | None]) -> list[list[Any]]:
             [value_crc32c(value) for value in values],  # type: ignore[arg-type]
         ]
     return [
-        [_state_without_name(v) if name is None else GOOD for name, v in zip(names, values, strict=True)],
+        [state_without_name(v) if name is None else GOOD for name, v in zip(names, values, strict=True)],
         [None if name is None else name.producer for name in names],
         [None if name is None else name.pseq for name in names],
         [None if v is None else value_crc32c(v) for v in values],
@@ -279,7 +279,7 @@ def _parse_at_once(values: list[bytes | None]) -> list[Any] | None:
     return [good, names, numbers, list(map(_crc32c, values))]
 
 
-def _state_without_name(value: bytes | None) -> str:
+def state_without_name(value: bytes | None) -> str:
     """A value of the ledger's form whose checksum does not hold is damaged; anything else is foreign."""
     if value is None or value[_CRC_DIGITS : _CRC_DIGITS + 1] != b":":
         return FOREIGN

@@ -71,6 +71,11 @@ def look_now(bootstrap_servers: str, topics: Iterable[str], timeout_ms: int) -> 
     return _asked(bootstrap_servers, lambda admin: _look_now(admin, sorted(set(topics)), timeout_ms))
 
 
+def id_of_cluster(bootstrap_servers: str, timeout_ms: int) -> str:
+    """Raises: ClientError."""
+    return _asked(bootstrap_servers, lambda admin: _cluster_id(admin, timeout_ms))
+
+
 def log_starts(
     bootstrap_servers: str, places: Collection[tuple[str, int]], timeout_ms: int
 ) -> dict[tuple[str, int], int]:
@@ -95,6 +100,10 @@ def _asked(servers: str, ask: Callable[[Admin], Coroutine[Any, Any, T]]) -> T:
             return runner.run(asked())
         finally:
             runner.run(runtime.tasks.cancel_all())
+
+
+async def _cluster_id(admin: Admin, timeout_ms: int) -> str:
+    return (await admin.describe_cluster(timeout_ms=timeout_ms)).cluster_id
 
 
 async def _compacted(admin: Admin, topics: list[str], timeout_ms: int) -> list[str]:

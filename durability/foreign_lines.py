@@ -78,13 +78,18 @@ def number_and_checksum(sha256: str) -> tuple[int, int]:
     return int(sha256[:_NUMBER_DIGITS], 16), int(sha256[_NUMBER_DIGITS:end], 16)
 
 
+def numbers_of_value(content: bytes) -> tuple[int, int]:
+    """The same of a record with this value."""
+    return number_and_checksum(hashlib.sha256(content).hexdigest())
+
+
 def number_of_value(content: bytes) -> int:
     """The number of a record with this value."""
-    return number_and_checksum(hashlib.sha256(content).hexdigest())[0]
+    return numbers_of_value(content)[0]
 
 
-#: Columns of view `log` out of `topic, partition, offset, state, value, batch_crc32c`. A batch that cannot be
-#: read has no value; a record without one is told apart by its state.
+#: Columns of view `log` out of `topic, partition, offset, state, value, leaderEpoch, batch_crc32c`. A batch
+#: that cannot be read has no value; a record without one is told apart by its state.
 VALUE_SQL = f"""
 SELECT topic, partition, offset,
        CASE WHEN value IS NULL AND state = 'damaged' THEN 'damaged'
@@ -92,8 +97,9 @@ SELECT topic, partition, offset,
        CASE WHEN value IS NOT NULL THEN '{PRODUCER}' END AS producer,
        CAST(conv(substring(hash, 1, {_NUMBER_DIGITS}), 16, 10) AS long) AS pseq,
        CAST(conv(substring(hash, {_NUMBER_DIGITS + 1}, {_CHECKSUM_DIGITS}), 16, 10) AS long) AS value_crc32c,
-       batch_crc32c
-FROM (SELECT topic, partition, offset, state, value, batch_crc32c, sha2(value, 256) AS hash FROM records)
+       leaderEpoch AS batch_epoch, batch_crc32c
+FROM (SELECT topic, partition, offset, state, value, leaderEpoch, batch_crc32c, sha2(value, 256) AS hash
+      FROM records)
 """
 
 

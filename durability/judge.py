@@ -3,7 +3,7 @@
 Rules are SQL in `durability.rules`; where the tables come from is `durability.validate`'s.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from pyspark.sql import Observation
@@ -18,6 +18,7 @@ from holdfast.durability.rules import (
     RULES,
     SEEN_UNPLACED_SQL,
     SHORT_SQL,
+    STRAYS_SQL,
     findings_sql,
     violations_sql,
 )
@@ -34,11 +35,11 @@ EPOCHS_SCHEMA = (
     "flushed_offset long"
 )
 #: Columns of view `ends`.
-ENDS_SCHEMA = "topic string, partition int, settled_end long, served_end long"
+ENDS_SCHEMA = "topic string, partition int, settled_end long, served_end long, log_start long"
 #: Columns of view `members`.
 MEMBERS_SCHEMA = "broker int, topic string, partition int, is_in_sync boolean"
 #: What rules look at that is only there where more is given than ledgers and a cluster.
-_NEEDS_TABLES = (Looks.TIMES, Looks.REPLICAS, Looks.EPOCHS, Looks.MEMBERS)
+_NEEDS_TABLES = (Looks.TIMES, Looks.REPLICAS, Looks.EPOCHS, Looks.MEMBERS, Looks.STRAYS)
 #: Replicas that a doubt names.
 SHORT_MAX = 5
 
@@ -60,16 +61,19 @@ def judge(
     members: Any | None = None,
     ends: Any | None = None,
     epochs: Any | None = None,
+    strays: Callable[[Any], Any] | None = None,
     replicas_assigned: int = 0,
     partitions: int = 0,
     one_clock: bool = False,
     has_order: bool = True,
     doubts: tuple[str, ...] = (),
     scale: Scale = MUCH,
+    notes: tuple[str, ...] = (),
 ) -> Verdict:
-    """Run the rules over these tables (durability.rules.rule); `doubts` say what of them is missing."""
+    """Run the rules over these tables (durability.rules.rule); `doubts` and `notes` say what of them is
+    missing. `strays` makes view `stray` of the rows of STRAYS_SQL; the session has view `all_sends` then."""
     sends.createOrReplaceTempView("sends")
-    for name in ("timestamp_ms", "key_crc32c", "headers_crc32c", "batch_crc32c"):
+    for name in ("timestamp_ms", "key_crc32c", "headers_crc32c", "batch_crc32c", "batch_epoch"):
         if name not in log.columns:
             log = log.withColumn(name, F.lit(None).cast("long"))
     scale.kept(log).createOrReplaceTempView("log")
@@ -82,6 +86,7 @@ def judge(
     ):
         (scale.rows(spark, [], schema) if table is None else table).createOrReplaceTempView(name)
     seen, is_odd = _pair(spark, scale)
+    has_strays = replica is not None and strays is not None and _find_strays(spark, strays, scale)
     # of sends that are in order only those without an offset of their own can be out of it
     is_ordered = totals.in_order and (not is_odd or spark.table("odd").where(SEEN_UNPLACED_SQL).isEmpty())
     disordered = spark.sql(ORDER_SQL)
@@ -95,6 +100,7 @@ def judge(
         Looks.REPLICAS: replica is not None,
         Looks.EPOCHS: replica is not None and epochs is not None,
         Looks.MEMBERS: replica is not None and members is not None,
+        Looks.STRAYS: replica is not None and strays is not None,
     }
     wanted = rules_of(totals, without=[looks for looks, is_there in given.items() if not is_there])
     asked = [
@@ -102,6 +108,7 @@ def judge(
         for rule in wanted
         if (is_odd or rule.looks not in (Looks.PAIRS, Looks.FIELDS))
         and (is_disordered or rule.looks is not Looks.ORDER)
+        and (has_strays or rule.looks is not Looks.STRAYS)
     ]
     counts = {rule.name: 0 for rule in wanted}
     samples: dict[str, list[dict[str, Any]]] = {}
@@ -111,7 +118,7 @@ def judge(
         shown = {name: value for name, value in row.asDict().items() if name not in ("class", "total", "nth")}
         samples.setdefault(row["class"], []).append(shown)
     facts = facts_of(totals, seen, partitions)
-    notes = notes_of(totals)
+    notes = (*notes, *notes_of(totals))
     if replica is not None:
         compared = spark.sql(COMPARED_SQL).first()
         facts["replica_batches"], facts["replica_batches_seen"] = compared.compared, compared.batches
@@ -143,6 +150,15 @@ def _pair(spark: Any, scale: Scale) -> tuple[Mapping[str, int], bool]:
     near = spark.sql(NEAR_SQL)
     (scale.kept(near) if is_odd else near).createOrReplaceTempView("near")
     return seen.get, is_odd
+
+
+def _find_strays(spark: Any, strays: Callable[[Any], Any], scale: Scale) -> bool:
+    """Make view `stray`, when there is something that is not served; whether there is."""
+    batches = scale.kept(spark.sql(STRAYS_SQL))
+    if batches.isEmpty():
+        return False
+    strays(batches).createOrReplaceTempView("stray")
+    return True
 
 
 def facts_of(totals: Totals, seen: Mapping[str, int], partitions: int) -> dict[str, Any]:

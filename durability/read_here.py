@@ -1,6 +1,6 @@
 """Tables of little data, read by this process with the readers that Spark's workers have."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -23,10 +23,10 @@ def served_here(options: ReadOptions, ranges: Sequence[OffsetRange], names: tupl
     return pa.Table.from_batches(batches, schema=columns.arrow_schema())
 
 
-def replicas_here(path: str, topics: Sequence[str]) -> pa.Table:
+def replicas_here(path: str, topics: Iterable[str], folders: Iterable[str]) -> pa.Table:
     """The batches of replicas, as `format("holdfast.segments")` has them. Raises: ReadFailed."""
     with _failing_as_a_task():
-        reader = SegmentsReader(path, True, frozenset(topics), 1)
+        reader = SegmentsReader(path, True, frozenset(topics), frozenset(folders), 1)
         batches = [batch for partition in reader.partitions() for batch in reader.read(partition)]
     return pa.Table.from_batches(batches, schema=arrow_schema(BATCH_SCHEMA))
 

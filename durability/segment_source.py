@@ -1,7 +1,8 @@
 """`format("holdfast.segments")`: replica segment files as a table, one row a record or a batch.
 
 Options: `path` (comma list of `replica:<id>=<log dir>`, `<id>=<log dir>` or log dirs), `rows` (records or
-batches), `topics` (comma list, all by default), `minPartitions` (tasks, as far as there are replicas).
+batches), `topics` (comma list, all by default), `minPartitions` (tasks, as far as there are replicas);
+`folders` (lines, all by default): of the replicas' folders only these.
 Decoding is `durability.segments`, which shares nothing with the broker. What cannot be read is a row with a
 `problem`, so that it is reported and nothing else suffers.
 """
@@ -61,7 +62,7 @@ def arrow_schema(text: str) -> pa.Schema:
 
 #: A task reads no more, unless one replica is larger.
 _TASK_BYTES_MAX = 256 << 20
-_OPTIONS = ("path", "rows", "topics", "minPartitions")
+_OPTIONS = ("path", "rows", "topics", "folders", "minPartitions")
 
 
 @dataclass
@@ -91,7 +92,9 @@ class SegmentsSource(DataSource):
         tasks = self.options.get("minPartitions", str(2 * (os.cpu_count() or 1)))
         if not tasks.isdecimal():
             raise ValueError(f"option minPartitions: expected a number from 0, got {tasks!r}")
-        return SegmentsReader(path, self._by_batch(), wanted, int(tasks))
+        folders = self.options.get("folders")
+        only = None if folders is None else frozenset(folders.splitlines())
+        return SegmentsReader(path, self._by_batch(), wanted, only, int(tasks))
 
     def _by_batch(self) -> bool:
         rows = self.options.get("rows", "records")
@@ -103,14 +106,26 @@ class SegmentsSource(DataSource):
 class SegmentsReader(DataSourceReader):
     """Folders must be reachable from every worker."""
 
-    def __init__(self, path: str, by_batch: bool, topics: frozenset[str] | None, min_partitions: int) -> None:
+    def __init__(
+        self,
+        path: str,
+        by_batch: bool,
+        topics: frozenset[str] | None,
+        only: frozenset[str] | None,
+        min_partitions: int,
+    ) -> None:
+        self._only = only
         self._path = path
         self._by_batch = by_batch
         self._topics = topics
         self._min_partitions = min_partitions
 
     def partitions(self) -> list[SegmentPartition]:
-        folders = replica_folders(parse_log_dirs(self._path), self._topics)
+        folders = [
+            folder
+            for folder in replica_folders(parse_log_dirs(self._path), self._topics)
+            if self._only is None or folder.path in self._only
+        ]
         sizes = {
             folder: sum(path.stat().st_size for path in segment_paths(folder.path)) for folder in folders
         }
@@ -148,9 +163,11 @@ def folder_rows(folder: ReplicaFolder, *, by_batch: bool) -> Iterator[tuple[Any,
     place = (folder.broker, folder.topic, folder.partition)
     if by_batch:
         # first: what is flushed from now on is none of ours
-        flushed = recovery_points(str(Path(folder.path).parent)).get((folder.topic, folder.partition), 0)
+        points = recovery_points(str(Path(folder.path).parent)) or {}
+        flushed = points.get((folder.topic, folder.partition), 0)
         yield from _missing_head(place, folder)
-        yield from _batch_rows(place, read_log(folder.path), flushed)
+        is_compacted = was_compacted(folder.path)
+        yield from _batch_rows(place, read_log(folder.path), flushed, is_compacted=is_compacted)
     else:
         for path, found in read_log(folder.path):
             yield from _record_rows(place, found, path.name)
@@ -183,13 +200,27 @@ def _first_kept(folder: str) -> tuple[Path, int] | None:
 
 
 def _batch_rows(
-    place: tuple[Any, ...], log: Iterator[tuple[Path, SegmentBatch | Torn | None]], flushed: int
+    place: tuple[Any, ...],
+    log: Iterator[tuple[Path, SegmentBatch | Torn | None]],
+    flushed: int,
+    *,
+    is_compacted: bool,
 ) -> Iterator[tuple[Any, ...]]:
     """A row for each batch, unreadable stretch and empty segment. What cannot be read is *damaged* when a
-    batch behind it can, or when it was `flushed`; else it is the tail that a power cut may leave."""
+    batch behind it can, or when it was `flushed`; else it is the tail that a power cut may leave. So is a
+    segment whose name is not where its first batch begins, unless that batch is missing: brokers find batches
+    by the names."""
     unreadable: list[tuple[Any, ...]] = []
     end = 0
+    before: Path | None = None
     for path, found in log:
+        if path != before and isinstance(found, SegmentBatch) and found.crc_ok:
+            named, begins = int(path.stem), found.base_offset
+            is_cut = named < begins and (before is None or named == end or is_compacted)
+            if named != begins and not is_cut:
+                misnamed = f"the segment's name says {named}, its first batch begins at {begins}"
+                yield (*place, begins, None, None, None, None, True, None, path.name, 0, misnamed)
+        before = path
         end = max(end, int(path.stem))
         if found is None:
             yield (*place, end, None, None, None, None, False, 0, path.name, 0, None)

@@ -24,6 +24,7 @@ _MAGIC = 2
 _MAGIC_AT = 16
 _MAGIC_BYTE = bytes((_MAGIC,))
 _BASE_OFFSET = struct.Struct(">q")
+_LENGTH = struct.Struct(">i")
 #: Offsets of one segment lie no further apart.
 _RELATIVE_OFFSET_MAX = (1 << 31) - 1
 _COMPRESSION_BITS = 0x07
@@ -34,6 +35,9 @@ UNPACKED_BYTES_MAX = 64 << 20
 #: Folder of the metadata log, which is no topic.
 METADATA_FOLDER = "__cluster_metadata-0"
 HIGH_WATERMARKS = "replication-offset-checkpoint"
+RECOVERY_POINTS = "recovery-point-offset-checkpoint"
+#: Holdfast's, and Kafka's.
+_CLEAN_STOPS = (".holdfast_cleanshutdown", ".kafka_cleanshutdown")
 #: Beside the segments of a log of which compaction has removed something.
 _COMPACTED = "cleaner-offset-checkpoint"
 
@@ -135,6 +139,20 @@ def _batch_at(data: bytes | mmap.mmap, position: int) -> SegmentBatch | Torn:
         size_bytes=size,
         payload=body[_HEADER_BYTES - _CRC_COVERS_FROM :],
     )
+
+
+def batch_at(path: Path, position: int) -> SegmentBatch | None:
+    """The batch that begins at this byte of a segment file, whole and with a crc that holds; None when there
+    is none, or no such file."""
+    try:
+        with path.open("rb") as file:
+            file.seek(position)
+            head = file.read(_PREFIX_BYTES)
+            length = _LENGTH.unpack(head[_BASE_OFFSET.size :])[0] if len(head) == _PREFIX_BYTES else -1
+            found = _batch_at(head + file.read(length), 0) if length > 0 else None
+    except OSError:
+        return None
+    return found if isinstance(found, SegmentBatch) and found.crc_ok else None
 
 
 def _next_batch(data: bytes | mmap.mmap, position: int, next_offset: int) -> int | None:
@@ -294,16 +312,11 @@ def parse_log_dirs(text: str) -> dict[str, int]:
 
 
 def _node_id(folder: str) -> int:
-    path = Path(folder) / "meta.properties"
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except OSError as error:
-        raise ValueError(f"{folder}: give it as ID={folder}, its meta.properties cannot be read") from error
-    for line in lines:
-        key, _, value = line.partition("=")
-        if key.strip() in ("node.id", "broker.id") and value.strip().isdecimal():
-            return int(value.strip())
-    raise ValueError(f"{path}: no node.id; give the folder as ID={folder}")
+    said = node_properties(folder)
+    number = said.get("node.id", said.get("broker.id", ""))
+    if not number.isdecimal():
+        raise ValueError(f"{folder}: its meta.properties say no node.id; give it as ID={folder}")
+    return int(number)
 
 
 def replica_folders(log_dirs: dict[str, int], topics: frozenset[str] | None = None) -> list[ReplicaFolder]:
@@ -420,9 +433,44 @@ def high_watermarks(log_dir: str) -> dict[tuple[str, int], int] | None:
     return _checkpoint(Path(log_dir) / HIGH_WATERMARKS)
 
 
-def recovery_points(log_dir: str) -> dict[tuple[str, int], int]:
-    """{(topic, partition): offset}: what lies below was flushed; empty without a whole checkpoint."""
-    return _checkpoint(Path(log_dir) / "recovery-point-offset-checkpoint") or {}
+def recovery_points(log_dir: str) -> dict[tuple[str, int], int] | None:
+    """{(topic, partition): offset}: what lies below was flushed; empty without a checkpoint, None when there
+    is one that is not whole."""
+    path = Path(log_dir) / RECOVERY_POINTS
+    return _checkpoint(path) if path.exists() else {}
+
+
+def was_stopped_cleanly(log_dir: str) -> bool:
+    """The broker of the log dir has flushed everything, and does not run."""
+    return any((Path(log_dir) / name).exists() for name in _CLEAN_STOPS)
+
+
+def node_properties(log_dir: str) -> dict[str, str]:
+    """What `meta.properties` of a log dir says; {} without such a file."""
+    try:
+        lines = (Path(log_dir) / "meta.properties").read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError):
+        return {}
+    pairs = (line.partition("=") for line in lines if not line.startswith("#"))
+    return {key.strip(): value.strip() for key, equals, value in pairs if equals}
+
+
+def topic_id_of(folder: str) -> str | None:
+    """The topic id that `partition.metadata` of a replica says, as Kafka writes it; None without one."""
+    try:
+        lines = (Path(folder) / "partition.metadata").read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError):
+        return None
+    ids = [line.removeprefix("topic_id:").strip() for line in lines if line.startswith("topic_id:")]
+    return ids[0] if len(ids) == 1 and ids[0] else None
+
+
+def has_batches(folder: str) -> bool:
+    """Some segment of the folder is not empty, or was deleted meanwhile."""
+    try:
+        return any(path.stat().st_size for path in segment_paths(folder))
+    except FileNotFoundError:
+        return True
 
 
 def log_start(folder: str) -> int | None:
@@ -467,7 +515,9 @@ def _checkpoint(path: Path) -> dict[tuple[str, int], int] | None:
         is_whole = version == "0" and int(count) == len(rows) and lines[-1:] == [""]
     except (OSError, ValueError):
         return None
-    return offsets if is_whole else None
+    # no broker writes these; one that stands for nothing known counts for no checkpoint
+    is_odd = len(offsets) < len(rows) or min(offsets.values(), default=0) < 0
+    return offsets if is_whole and not is_odd else None
 
 
 def _sound_lines(text: str) -> list[str]:

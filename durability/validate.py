@@ -23,15 +23,11 @@ from holdfast.durability.beside_verdict import (
     with_stories,
     with_tables,
 )
-from holdfast.durability.cluster_look import TopicLook, look, why_not_judged
+from holdfast.durability.cluster_look import id_of_cluster, look, why_not_judged
 from holdfast.durability.foreign_lines import VALUE_SQL
 from holdfast.durability.java import NoJava
 from holdfast.durability.judge import (
     ENDS_SCHEMA,
-    EPOCHS_SCHEMA,
-    MARKS_SCHEMA,
-    MEMBERS_SCHEMA,
-    SHORT_MAX,
     facts_of,
     judge,
     notes_of,
@@ -54,18 +50,11 @@ from holdfast.durability.ledger_files import (
 from holdfast.durability.ledger_source import sizes_of
 from holdfast.durability.loss_story import Election, RunHistory
 from holdfast.durability.phases import Seconds
-from holdfast.durability.read_here import ReadFailed, replicas_here, served_here
+from holdfast.durability.read_here import ReadFailed, served_here
 from holdfast.durability.read_options import BadOption, Mode, OffsetRange, parse_options
+from holdfast.durability.replica_tables import replica_tables
 from holdfast.durability.scale import MUCH, Little, Scale, scale_of
 from holdfast.durability.segment_source import arrow_schema
-from holdfast.durability.segments import (
-    HIGH_WATERMARKS,
-    has_replicas,
-    high_watermarks,
-    leader_epochs,
-    recovery_points,
-    replica_folders,
-)
 from holdfast.durability.session import start_session, stop_session
 from holdfast.durability.settled import SettledLedger, settled_ledger
 from holdfast.durability.source import plan_ranges
@@ -76,8 +65,8 @@ _LOG_COLUMNS = (
     "topic string, partition int, offset long, state string, producer string, pseq long, value_crc32c long"
 )
 _FIELD_COLUMNS = ", timestampMs long, timestampType int, key_crc32c long, headers_crc32c long"
-_BATCH_COLUMN = ", batch_crc32c long"
-_FOREIGN_COLUMNS = "topic string, partition int, offset long, state string, value binary, batch_crc32c long"
+_BATCH_COLUMNS = ", leaderEpoch int, batch_crc32c long"
+_FOREIGN_COLUMNS = "topic string, partition int, offset long, state string, value binary" + _BATCH_COLUMNS
 #: Where logs begin that retention has cut.
 STARTS_SCHEMA = "topic string, partition int, log_start long"
 #: Ledgers below this (some 400 000 records) are a short job, see durability.session.
@@ -167,7 +156,7 @@ def _compared(
 ) -> Verdict:
     try:
         with seconds.timed("ledger", "Spark reads the ledger"):
-            scale, settled, sends, totals, known = _read_ledger(spark, options, settings)
+            scale, settled, sends, totals, known, sizes = _read_ledger(spark, options, settings)
         if totals.acked < max(1, options.acked_min):
             return inconclusive(_too_few(totals.acked, options.acked_min))
         if isinstance(settled, ClientError):
@@ -190,7 +179,15 @@ def _compared(
                 sends, totals = read_sends(spark, options.ledger, sizes=known.sizes, scale=scale)
         check_partitions(spark, options.ledger, totals, counts)
         log = served_log(spark, options, ranges, scale, with_fields=totals.with_fields > 0)
-        tables = replicas(spark, options.log_dirs, totals.topics, topics, scale)
+        tables = replica_tables(
+            spark,
+            scale,
+            options.log_dirs,
+            topics,
+            id_of_cluster(options.bootstrap_servers, options.timeout_ms) if options.log_dirs else "",
+            is_foreign=options.is_foreign,
+            is_told=lambda: _is_whole(options.ledger, sizes),
+        )
         with seconds.timed("compare", "Spark reads the topics and compares"):
             kept, expired = _without_expired(sends, ranges)
             verdict = judge(
@@ -222,9 +219,10 @@ def _compared(
 
 def _read_ledger(
     spark: Any, options: ValidateOptions, settings: ExitStack
-) -> tuple[Scale, list[OffsetRange] | ClientError, Any, Totals, SettledLedger | None]:
+) -> tuple[Scale, list[OffsetRange] | ClientError, Any, Totals, SettledLedger | None, Mapping[str, int]]:
     """(how much there is; the logs' ends before the ledger was read, or why they are not known; the sends;
-    their totals; instead of the sends the ledger, where it is settled). The scale enters its `settings`.
+    their totals; instead of the sends the ledger, where it is settled; {file: bytes} of what was read). The
+    scale enters its `settings`.
 
     A topic that only later lines name makes it read again, now with that topic's ends known before.
     Raises: UnreadableLedger.
@@ -243,13 +241,16 @@ def _read_ledger(
             scale = _scale(options, topics, settled)
             settings.enter_context(scale.settings(spark))
         sends, known = None, settled_ledger(spark, options.ledger) if options.may_be_summed else None
+        sizes = sizes_of(ledger_files(options.ledger))
         if known is None:
-            sends, totals = read_sends(spark, options.ledger, is_foreign=options.is_foreign, scale=scale)
+            sends, totals = read_sends(
+                spark, options.ledger, is_foreign=options.is_foreign, sizes=sizes, scale=scale
+            )
         else:
             totals = known.totals
         wanted = set(totals.topics)
         if wanted <= topics or isinstance(settled, ClientError):
-            return scale, settled, sends, totals, known
+            return scale, settled, sends, totals, known, sizes
         if sends is not None:
             forget_sends(spark)
 
@@ -264,11 +265,20 @@ def _scale(options: ValidateOptions, topics: set[str], ends: list[OffsetRange] |
         return MUCH
 
 
-def _ends(settled: Sequence[OffsetRange], ranges: Sequence[OffsetRange]) -> list[tuple[str, int, int, int]]:
+def _is_whole(ledger: str, sizes: Mapping[str, int]) -> bool:
+    """All that there is of the ledger is in `sizes`, which was read."""
+    return sizes_of(ledger_files(ledger)) == sizes and not doubts_of_files(ledger)
+
+
+def _ends(
+    settled: Sequence[OffsetRange], ranges: Sequence[OffsetRange]
+) -> list[tuple[str, int, int, int, int]]:
     """Rows of view `ends`; of a partition that was added meanwhile nothing is settled."""
     before = {(item.topic, item.partition): item.end for item in settled}
     return [
-        (item.topic, item.partition, before.get((item.topic, item.partition), 0), item.end) for item in ranges
+        (*place, before.get(place, 0), item.end, item.start)
+        for item in ranges
+        for place in [(item.topic, item.partition)]
     ]
 
 
@@ -316,13 +326,17 @@ def served_log(
     if options.is_foreign:
         read(_FOREIGN_COLUMNS).createOrReplaceTempView("records")
         return spark.sql(VALUE_SQL)
-    of_batch = _BATCH_COLUMN if options.log_dirs else ""
+    of_batch = _BATCH_COLUMNS if options.log_dirs else ""
     if not with_fields:
-        return read(_LOG_COLUMNS + of_batch)
+        return read(_LOG_COLUMNS + of_batch).withColumnRenamed("leaderEpoch", "batch_epoch")
     # a timestamp that the broker has set says nothing of the producer's
     of_producer = F.when(F.col("timestampType") == 0, F.col("timestampMs"))
     fields = read(_LOG_COLUMNS + _FIELD_COLUMNS + of_batch)
-    return fields.withColumn("timestamp_ms", of_producer).drop("timestampMs", "timestampType")
+    return (
+        fields.withColumn("timestamp_ms", of_producer)
+        .withColumnRenamed("leaderEpoch", "batch_epoch")
+        .drop("timestampMs", "timestampType")
+    )
 
 
 def _log_options(spark: Any, options: ValidateOptions, ranges: list[OffsetRange]) -> dict[str, str]:
@@ -345,86 +359,6 @@ def _log_options(spark: Any, options: ValidateOptions, ranges: list[OffsetRange]
         "includePayload": str(options.is_foreign).lower(),
         "includeLeaderEpoch": "false",
     }
-
-
-def replicas(
-    spark: Any,
-    log_dirs: Mapping[int, str],
-    topics: tuple[str, ...],
-    looks: Mapping[str, TopicLook],
-    scale: Scale = MUCH,
-) -> dict[str, Any]:
-    """Tables `replica`, `marks` and `members` of durability.rules.rule, and doubts; none without log dirs.
-    Raises: ReadFailed."""
-    if not log_dirs:
-        return {}
-    paths = [(broker, path) for broker, text in sorted(log_dirs.items()) for path in text.split(",")]
-    marks, doubts = [], []
-    for broker, path in paths:
-        found = high_watermarks(path)
-        if found is None and has_replicas(path, topics):
-            doubts.append(
-                f"{path} of broker {broker} has no whole {HIGH_WATERMARKS}: nothing of it was compared"
-            )
-        if found is None:
-            continue
-        marks += [(broker, *place, mark) for place, mark in sorted(found.items()) if place[0] in topics]
-    folders = ",".join(f"{broker}={path}" for broker, path in paths)
-    if isinstance(scale, Little):
-        batches = scale.table(spark, replicas_here(folders, topics))
-    else:
-        read = spark.read.format("holdfast.segments").option("rows", "batches")
-        # several rules look at it, and files of a live broker change
-        batches = read.option("topics", ",".join(topics)).load(folders).cache()
-    epochs, without_epochs = _epochs(paths, topics)
-    if without_epochs:
-        doubts.append(
-            f"{len(without_epochs)} replicas without a whole leader epoch checkpoint, of which nothing was "
-            f"compared: {', '.join(without_epochs[:SHORT_MAX])}"
-        )
-    members = [
-        (broker, topic, index, broker in partition.isr)
-        for topic, seen in sorted(looks.items())
-        for index, partition in sorted(seen.partitions.items())
-        for broker in partition.replicas
-        if broker in log_dirs
-    ]
-    return {
-        "replica": batches,
-        "marks": scale.rows(spark, marks, MARKS_SCHEMA),
-        "epochs": scale.rows(spark, epochs, EPOCHS_SCHEMA),
-        "members": scale.rows(spark, members, MEMBERS_SCHEMA),
-        "replicas_assigned": sum(
-            len(partition.replicas) for seen in looks.values() for partition in seen.partitions.values()
-        ),
-        "doubts": tuple(doubts),
-    }
-
-
-def _epochs(
-    paths: Sequence[tuple[int, str]], topics: Sequence[str]
-) -> tuple[list[tuple[int, str, int, int, int, int | None, int]], list[str]]:
-    """(rows of view `epochs`, folders of flushed replicas that have no checkpoint to compare)."""
-    rows: list[tuple[int, str, int, int, int, int | None, int]] = []
-    missing = []
-    for broker, path in paths:
-        flushed = recovery_points(path)  # first: what it says is flushed has its epochs stored
-        if not Path(path).is_dir():
-            continue
-        for folder in replica_folders({path: broker}, frozenset(topics)):
-            until = flushed.get((folder.topic, folder.partition), 0)
-            found = leader_epochs(folder.path) if until else []
-            if found is None:
-                missing.append(folder.path)
-                continue
-            ends = [*(start for _, start in found[1:]), None]
-            place = (broker, folder.topic, folder.partition)
-            rows += [
-                (*place, epoch, start, end, until)
-                for (epoch, start), end in zip(found, ends, strict=False)
-                if start < until
-            ]
-    return rows, missing
 
 
 def _without_expired(sends: Any, ranges: list[OffsetRange]) -> tuple[Any, int]:
@@ -453,7 +387,7 @@ def _with_expired(verdict: Verdict, totals: Totals, expired: int, ranges: Sequen
 
 def _with_later(verdict: Verdict, settled: Sequence[OffsetRange], ranges: Sequence[OffsetRange]) -> Verdict:
     """The verdict that says how many records came in while it was made."""
-    later = sum(end - settled_end for _, _, settled_end, end in _ends(settled, ranges))
+    later = sum(end - settled_end for _, _, settled_end, end, _ in _ends(settled, ranges))
     if later <= 0:
         return verdict
     what = "1 record" if later == 1 else f"{later} records"

@@ -28,14 +28,15 @@ from holdfast.durability.rules import (
     rewritten,
     timestamp_changed,
     unexpected,
+    unsent,
     unserved,
 )
 from holdfast.durability.rules.rule import END_OF_ROW, Rule
 
 _MODULES = (
     lost, moved, duplicated, unexpected, misplaced, corrupt, key_changed, headers_changed, timestamp_changed,
-    reordered, overtaken, diverged, unserved, damaged, incomplete, rewritten, epoch_order, epoch_checkpoint,
-    file_order, recovered, lost_weakly_acked, reordered_unacked,
+    reordered, overtaken, diverged, unserved, unsent, damaged, incomplete, rewritten, epoch_order,
+    epoch_checkpoint, file_order, recovered, lost_weakly_acked, reordered_unacked,
 )  # fmt: skip
 #: Name -> rule, in the order of a report.
 RULES: dict[str, Rule] = {module.RULE.name: module.RULE for module in _MODULES}
@@ -102,6 +103,23 @@ FROM marks LEFT JOIN replica USING (broker, topic, partition)
 GROUP BY broker, topic, partition, high_watermark
 HAVING log_end IS NULL AND high_watermark > 0 OR log_end < high_watermark
 ORDER BY topic, partition, broker
+"""
+
+#: Batches of replicas of which no other rule says whether that is what was sent: nothing is served in their
+#: place, or something else is and they lie above their high watermark. What lies below the log's beginning is
+#: deleted.
+STRAYS_SQL = """
+SELECT broker, topic, partition, base_offset, crc, segment, position
+FROM replica r
+LEFT JOIN marks USING (broker, topic, partition)
+LEFT JOIN (SELECT topic, partition, log_start FROM ends) USING (topic, partition)
+LEFT JOIN (SELECT l.topic, l.partition, l.offset AS last_offset, true AS is_served, l.batch_crc32c
+           FROM log l LEFT SEMI JOIN replica b
+             ON l.topic = b.topic AND l.partition = b.partition AND l.offset = b.last_offset)
+  USING (topic, partition, last_offset)
+WHERE problem IS NULL AND last_offset >= coalesce(log_start, 0)
+  AND (is_served IS NULL
+       OR (last_offset >= coalesce(high_watermark, 0) AND NOT batch_crc32c <=> crc))
 """
 
 _COLUMNS = "topic, partition, offset, run, producer, pseq, detail"

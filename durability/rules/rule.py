@@ -3,20 +3,25 @@
 Views that the queries read:
 - `sends`: one row a send (durability.ledger). A send is *acked* when acks=all was promised and answered.
 - `log`: topic, partition, offset, state, producer, pseq, value_crc32c, timestamp_ms, key_crc32c,
-  headers_crc32c, batch_crc32c: one row a record that the cluster serves. The timestamp is NULL where the
-  broker has set it, batch_crc32c (the crc of the record's batch) where no replicas are compared. `state` is
+  headers_crc32c, batch_crc32c, batch_epoch: one row a record that the cluster serves. The timestamp is NULL
+  where the broker has set it, batch_crc32c and batch_epoch (crc and leader epoch of the record's batch) where
+  no replicas are compared. `state` is
   `good`; `damaged` (its own checksum does not hold, so its name cannot be trusted); `foreign` (no value of a
   ledger's producer). A value names (producer, pseq), unique in a topic.
 - `odd`: every send with each log row that bears its name, without the perfect pairs (`PAIRS_SQL`): of a good
   cluster nothing is left. `near`: all log rows of the sends in `odd`, the perfect ones too.
 - `disordered`: sends at offsets below that of an earlier send of their producer (`ORDER_SQL`).
 - `ends`: topic, partition, settled_end (the log's end before the ledger was read), served_end (the log's end
-  afterwards: log rows lie below it).
+  afterwards: log rows lie below it), log_start (its first offset then).
 - `replica`, `marks`: batches of replica segment files, and each replica's high watermark. A row with a
   `problem` cannot be read; an empty segment is a row with nothing but its first offset.
 - `epochs`: broker, topic, partition, epoch, start_offset, end_offset, flushed_offset: rows of replicas'
   leader epoch checkpoints; end_offset is where the next epoch begins, NULL of the last one. Below
-  flushed_offset a checkpoint is as new as the log.
+  flushed_offset a checkpoint is as new as the log. A checkpoint without rows is one of epoch NULL.
+- `stray`: broker, topic, partition, offset, segment, position, and as in `log` state, producer, pseq,
+  value_crc32c, key_crc32c: records of batches of `replica` that are not served (`STRAYS_SQL`). `state` may
+  also be `unreadable`, of a batch whose crc holds. `is_told`: the ledger had not grown when all was read.
+- `all_sends`: as `sends`, also those whose places retention has taken; and rows with a pseq below 0.
 - `members`: broker, topic, partition, is_in_sync: replicas that there should be, of brokers whose log
   dirs are known.
 """
@@ -42,6 +47,8 @@ class Looks(Enum):
     EPOCHS = "epochs"
     #: segment files, and who should have them
     MEMBERS = "members"
+    #: records in segment files that are not served
+    STRAYS = "strays"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +69,7 @@ class Rule:
     @property
     def is_of_replicas(self) -> bool:
         """Its rows name a replica and a place in a file."""
-        return self.looks in (Looks.REPLICAS, Looks.EPOCHS, Looks.MEMBERS)
+        return self.looks in (Looks.REPLICAS, Looks.EPOCHS, Looks.MEMBERS, Looks.STRAYS)
 
 
 #: Where what a row of `replica` is known to hold ends. A batch whose crc does not hold says nothing of its

@@ -52,6 +52,7 @@ class Served(NamedTuple):
     fields: tuple[int | None, int | None, int | None]
     #: of its batch
     batch_crc: int
+    batch_epoch: int
 
 
 class Copy(NamedTuple):
@@ -68,6 +69,8 @@ class Copy(NamedTuple):
     is_damaged: bool
     segment: str
     position: int
+    #: (offset, producer, number, checksums of value and key) of its records
+    records: tuple[tuple[int, str, int, int, int | None], ...] = ()
 
 
 #: class, topic, partition, offset, producer, pseq
@@ -242,6 +245,7 @@ def _replicas(tables: Tables) -> Iterator[Row]:
         copies = [copy for copy in tables.copies if (copy.topic, copy.partition) == (topic, partition)]
         found = [*_between(tables, copies), *_within(tables, copies), *_too_short(tables, topic, partition)]
         found += _against_served(tables, topic, partition, copies)
+        yield from _beyond_served(tables, topic, partition, copies)
         for kind, offset in found:
             yield kind, topic, partition, offset, None, None
 
@@ -274,7 +278,9 @@ def _against_served(
 ) -> Iterator[tuple[str, int]]:
     """What replicas agree on, with what is served."""
     served = [
-        (one.offset, one.batch_crc) for one in tables.log if (one.topic, one.partition) == (topic, partition)
+        (one.offset, (one.batch_crc, one.batch_epoch))
+        for one in tables.log
+        if (one.topic, one.partition) == (topic, partition)
     ]
     below: dict[int, set[tuple[int, int, int]]] = defaultdict(set)
     for copy in copies:
@@ -282,10 +288,35 @@ def _against_served(
             below[copy.base].add((copy.last, copy.crc, copy.epoch))
     for base, kinds in below.items():
         if len(kinds) == 1:
-            ((last, crc, _),) = kinds
-            for offset, batch_crc in served:
-                if offset == last and batch_crc != crc:
+            ((last, crc, epoch),) = kinds
+            for offset, batch in served:
+                if offset == last and batch != (crc, epoch):
                     yield "unserved", base
+
+
+def _beyond_served(tables: Tables, topic: str, partition: int, copies: Iterable[Copy]) -> Iterator[Row]:
+    """Whether what replicas hold above their marks, and where nothing is served, was sent like that."""
+    crcs: dict[int, set[int]] = defaultdict(set)
+    for one in tables.log:
+        if (one.topic, one.partition) == (topic, partition):
+            crcs[one.offset].add(one.batch_crc)
+    sends = {(send.producer, send.pseq): send for send in tables.sends if send.topic == topic}
+    found: set[Row] = set()
+    for copy in copies:
+        is_above = copy.last >= (_mark(tables, copy) or 0)
+        if not copy.is_readable or not (copy.last not in crcs or (is_above and crcs[copy.last] - {copy.crc})):
+            continue
+        for offset, producer, pseq, crc, key_crc in copy.records:
+            send = sends.get((producer, pseq))
+            is_as_sent = (
+                send is not None
+                and send.outcome != "fail"
+                and (send.partition, send.crc) == (partition, crc)
+                and (send.fields is None or send.fields[1] == key_crc)
+            )
+            if not is_as_sent:
+                found.add(("unsent", topic, partition, offset, producer, pseq))
+    yield from sorted(found, key=str)
 
 
 def _within(tables: Tables, copies: Iterable[Copy]) -> Iterator[tuple[str, int]]:

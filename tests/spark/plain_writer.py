@@ -8,11 +8,14 @@ import gzip
 import hashlib
 import json
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 TOPIC = "t"
+#: as `planted_log` has it
+TOPIC_ID = "AAAAAAAAAAAAAAAAAAAABw"
 RUN = "planted"
 EPOCH = 3
 #: records of a batch
@@ -133,6 +136,8 @@ class Plain:
     flushed: int = 15
     #: brokers without a checkpoint of high watermarks
     without_marks: set[int] = field(default_factory=set)
+    #: changes files when all is written, given {broker: log dir}
+    tamper: Callable[[dict[int, str]], object] = len
 
     @classmethod
     def sound(cls) -> "Plain":
@@ -206,18 +211,20 @@ class Plain:
                 place = log_dir / f"{TOPIC}-{index}"
                 place.mkdir()
                 (place / SEGMENT).write_bytes(b"".join(batches))
+                (place / "partition.metadata").write_text(f"version: 0\ntopic_id: {TOPIC_ID}\n")
                 if self.epochs is not None:
                     rows = [f"{epoch} {start}" for epoch, start in self.epochs]
-                    _checkpoint(place / "leader-epoch-checkpoint", rows)
+                    checkpoint(place / "leader-epoch-checkpoint", rows)
             for name, offset in (
                 ("replication-offset-checkpoint", self.high_watermark),
                 ("recovery-point-offset-checkpoint", self.flushed),
             ):
                 if broker not in self.without_marks:
-                    _checkpoint(log_dir / name, [f"{TOPIC} {index} {offset}" for index in (0, 1)])
+                    checkpoint(log_dir / name, [f"{TOPIC} {index} {offset}" for index in (0, 1)])
             dirs[broker] = str(log_dir)
+        self.tamper(dirs)
         return ledger, dirs
 
 
-def _checkpoint(path: Path, rows: list[str]) -> None:
+def checkpoint(path: Path, rows: list[str]) -> None:
     path.write_text("\n".join(["0", str(len(rows)), *rows, ""]))

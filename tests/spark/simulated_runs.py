@@ -109,10 +109,21 @@ def _copies(disk: Any, key: tuple[int, str, int], folder: str) -> Iterable[Copy]
         data = disk.read(f"/data/{folder}/{name}") or b""
         for found in read_segment(data, int(name.removesuffix(".log"))):
             assert isinstance(found, SegmentBatch), "a cluster at rest has no torn batches"
+            records = _records(data[found.position : found.position + found.size_bytes])
             yield Copy(
                 *key, found.base_offset, found.last_offset, found.leader_epoch, found.crc, found.crc_ok,
-                False, name, found.position,
+                False, name, found.position, records,
             )  # fmt: skip
+
+
+def _records(data: bytes) -> tuple[tuple[int, str, int, int, int | None], ...]:
+    """Of the first batch, those with a ledger's value."""
+    _, view = next(iter_batches(data))
+    return tuple(
+        (record.offset, *named, value_crc32c(record.value or b""), key_crc32c(record.key))
+        for record in decode_records(view)
+        if (named := parse_value(record.value or b"")) is not None
+    )
 
 
 def _served(data: bytes, topic: str, partition: int) -> Iterable[Served]:
@@ -125,4 +136,4 @@ def _served(data: bytes, topic: str, partition: int) -> Iterable[Served]:
             producer, pseq = (None, None) if parsed is None else (parsed.producer, parsed.pseq)
             crc = value_crc32c(value)
             place = (topic, partition, record.offset)
-            yield Served(*place, state, producer, pseq, crc, fields, header.crc)
+            yield Served(*place, state, producer, pseq, crc, fields, header.crc, header.leader_epoch)

@@ -6,11 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql.functions import lit
 
 from holdfast.durability.judge import ENDS_SCHEMA, EPOCHS_SCHEMA, MARKS_SCHEMA, MEMBERS_SCHEMA, judge
 from holdfast.durability.ledger import read_sends
 from holdfast.durability.rules import RULES
 from holdfast.durability.segment_source import BATCH_SCHEMA
+from holdfast.durability.stray_records import STRAY_SCHEMA
 from tests.spark.builders import LOG_SCHEMA
 from tests.spark.plain_rules import Row, found_in
 from tests.spark.simulated_runs import SimulatedRun, play_run, write_ledger
@@ -51,6 +53,12 @@ def damage(run: SimulatedRun) -> None:
         index = number % len(tables.copies)
         tables.copies[index] = tables.copies[index]._replace(**changed)
     tables.copies.pop((at + 9) % len(tables.copies))
+    copy = tables.copies[at + 21]
+    strange = tuple((offset, "stranger", pseq, crc, key) for offset, _, pseq, crc, key in copy.records)
+    tables.copies[at + 21] = copy._replace(crc=9, records=strange)
+    tables.marks[copy.broker, copy.topic, copy.partition] = copy.last
+    record = tables.log[at + 31]
+    tables.log[at + 31] = record._replace(batch_epoch=record.batch_epoch + 1)
 
 
 def test_both_writings_of_the_rules_agree(
@@ -64,7 +72,7 @@ def test_both_writings_of_the_rules_agree(
     assert found == expected, f"Spark alone: {found - expected}, plain alone: {expected - found}"
     kinds = {row[0] for row in expected}
     assert {"lost", "duplicated", "unexpected", "misplaced", "corrupt", "key_changed"} <= kinds
-    assert {"diverged", "unserved"} <= kinds
+    assert {"diverged", "unserved", "unsent"} <= kinds
     in_budget = [run for run in runs[1::2] if BANDS[run.number % len(BANDS)] == "budget"]
     sound = [row for run in in_budget for row in found_in(run.tables) if row[4] in IDEMPOTENT]
     assert not [row for row in sound if RULES[row[0]].is_forbidden]
@@ -81,7 +89,7 @@ def judged(spark: Any, folder: Path, runs: list[SimulatedRun]) -> Counter[Row]:
     log = [
         (
             *(one.topic, one.partition, one.offset, one.state, one.producer, one.pseq, one.crc),
-            *(*one.fields, one.batch_crc),
+            *(*one.fields, one.batch_crc, one.batch_epoch),
         )
         for table in tables
         for one in table.log
@@ -103,17 +111,33 @@ def judged(spark: Any, folder: Path, runs: list[SimulatedRun]) -> Counter[Row]:
         if start < flushed
     ]
     members = [(*key, key in run.tables.in_sync) for run in runs for key in run.members]
-    ends = [(*place, end, end) for table in tables for place, end in table.ends.items()]
+    ends = [(*place, end, end, 0) for table in tables for place, end in table.ends.items()]
+    records = [
+        (
+            *(copy.broker, copy.topic, copy.partition, offset, copy.segment, copy.position),
+            *("good", producer, pseq, crc, key_crc),
+        )
+        for table in tables
+        for copy in table.copies
+        for offset, producer, pseq, crc, key_crc in copy.records
+    ]
+
+    def strays(batches: Any) -> Any:
+        held = frame(records, STRAY_SCHEMA)
+        places = batches.select("broker", "topic", "partition", "segment", "position").distinct()
+        return held.join(places, list(places.columns)).withColumn("is_told", lit(True))
+
     verdict = judge(
         spark,
         sends,
-        frame(log, LOG_SCHEMA),
+        frame(log, LOG_SCHEMA + ", batch_epoch int"),
         totals,
         replica=frame(replica, BATCH_SCHEMA),
         marks=frame([(*key, mark) for table in tables for key, mark in table.marks.items()], MARKS_SCHEMA),
         members=frame(members, MEMBERS_SCHEMA),
         ends=frame(ends, ENDS_SCHEMA),
         epochs=frame(epochs, EPOCHS_SCHEMA),
+        strays=strays,
         one_clock=True,
     )
     rows = Counter(

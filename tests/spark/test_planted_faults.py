@@ -1,7 +1,7 @@
 """The table of planted faults: each alone is found, named rightly, with its exit code, and nothing else.
 
 Written by `plain_writer`, which shares no code with the product; judged as `holdfast validate` does it, with
-the served log over the wire and three replicas on disk.
+the served log over the wire and three replicas on disk. Faults of replicas are in `test_planted_replicas`.
 """
 
 import gzip
@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from holdfast.durability.validate import ValidateOptions, validate
-from tests.spark.plain_writer import BATCH, HEADERS, TIMESTAMP_MS, TOPIC, Plain, batch, crc32c, value
+from tests.spark.plain_writer import HEADERS, TIMESTAMP_MS, TOPIC, Plain, crc32c, value
 from tests.spark.planted_log import PlantedLogs
 from tests.unit.durability.arrow_files import arrow_batches
 
@@ -38,6 +38,23 @@ class Fault:
     #: what a reason, a note or a sample says
     says: str = ""
     is_fast: bool = False
+
+
+def check(fault: Fault, spark: Any, tmp_path: Path) -> None:
+    """It is found in an otherwise sound run, and nothing else is."""
+    run = Plain.sound()
+    fault.plant(run)
+    ledger, dirs = run.write(tmp_path)
+    logs = {(TOPIC, index): batches for index, batches in run.batches().items()}
+    with PlantedLogs(logs, replicas=(1, 2, 3)) as node:
+        verdict = validate(
+            spark,
+            ValidateOptions(str(ledger), node.address, log_dirs=dirs, timeout_ms=60_000, one_clock=True),
+        )
+    said = verdict.as_text()
+    assert {name: count for name, count in verdict.counts.items() if count} == fault.found, said
+    assert verdict.exit_code == fault.code, said
+    assert re.search(fault.says, said), said
 
 
 # --- ledgers -------------------------------------------------------------------------------------------
@@ -333,7 +350,7 @@ LOGS = {
         says=f"sent with timestamp {TIMESTAMP_MS}, has {TIMESTAMP_MS + 1}",
     ),
     "timestamps that the broker has set": Fault(
-        _batch_with(times=(0, 0, 1, 0, 0), is_append_time=True), 0, says="rules: 22 of 22"
+        _batch_with(times=(0, 0, 1, 0, 0), is_append_time=True), 0, says="rules: 23 of 23"
     ),
     "a batch of which nothing but the values is right": Fault(
         _batch_with(key=None, headers=(), times=(0, 0, 1, 0, 0)),
@@ -355,157 +372,7 @@ LOGS = {
 }
 
 
-# --- replicas ------------------------------------------------------------------------------------------
-
-
-def _other_batch(run: Plain, at: int, epoch: int) -> None:
-    run.replicas[2][0][at] = batch(at * BATCH, [value("other", n) for n in range(BATCH)], epoch)
-
-
-def _other_everywhere(run: Plain, at: int, epoch: int) -> None:
-    _other_batch(run, at, epoch)
-    for partitions in run.replicas.values():
-        partitions[0][at] = run.replicas[2][0][at]
-
-
-def _without_first(*brokers: int) -> Callable[[Plain], None]:
-    def plant(run: Plain) -> None:
-        for broker in brokers:
-            del run.replicas[broker][0][0]
-
-    return plant
-
-
-def _read_later(run: Plain) -> None:
-    more = batch(20, [value("late", n) for n in range(BATCH)])
-    for partitions in run.replicas.values():
-        partitions[0].append(more)
-    run.high_watermark = 25
-
-
-def _flipped(run: Plain) -> None:
-    whole = run.replicas[2][0][1]
-    run.replicas[2][0][1] = whole[:80] + bytes((whole[80] ^ 1,)) + whole[81:]
-
-
-def _falling(run: Plain) -> None:
-    run.flushed = 10
-    for partitions in run.replicas.values():
-        partitions[0][2] = batch(2 * BATCH, run.served[0][10:15], EPOCH_BEFORE)
-
-
-def _exchanged(run: Plain) -> None:
-    batches = run.replicas[2][0]
-    batches[1], batches[2] = batches[2], batches[1]
-
-
-def _cut_and_other(run: Plain) -> None:
-    _everywhere(_cut)(run)
-    _other_batch(run, 1, 3)
-
-
-def _damaged_and_unmarked(run: Plain) -> None:
-    _flipped(run)
-    run.without_marks = {2}
-
-
-def _unmarked(run: Plain) -> None:
-    run.without_marks = {1, 2, 3}
-
-
-def _checkpoint(*epochs: tuple[int, int], flushed: int = 15) -> Callable[[Plain], None]:
-    def plant(run: Plain) -> None:
-        run.epochs, run.flushed = list(epochs), flushed
-
-    return plant
-
-
-def _no_checkpoint(run: Plain) -> None:
-    run.epochs = None
-
-
-EPOCH_BEFORE = 2
-
-REPLICAS = {
-    "other bytes below the high watermark": Fault(
-        lambda run: _other_batch(run, 1, 3),
-        5,
-        {"diverged": 1},
-        says=r"odd one is replica 2.*byte \d+.*dump-log --files .*broker-2/t-0/0",
-        is_fast=True,
-    ),
-    "other bytes of another epoch above it": Fault(lambda run: _other_batch(run, 3, 4), 0),
-    "other bytes of the epoch above it": Fault(lambda run: _other_batch(run, 3, 3), 5, {"rewritten": 1}),
-    "the same other bytes in all, below the high watermark": Fault(
-        lambda run: _other_everywhere(run, 1, 3),
-        5,
-        {"unserved": 1},
-        says=r"replicas 1, 2, 3 hold another batch.*crc \d+ up to offset 9, 0+.log at byte \d+"
-        r".*dump-log --files .*broker-1/t-0/0",
-        is_fast=True,
-    ),
-    "the same other bytes of another epoch in all": Fault(
-        lambda run: _other_everywhere(run, 1, 4), 5, {"unserved": 1, "epoch_order": 6, "epoch_checkpoint": 3}
-    ),
-    "the same other bytes in all, above it": Fault(lambda run: _other_everywhere(run, 3, 4), 0),
-    "replicas that were read after more came in": Fault(_read_later, 0),
-    "the first batch of a segment": Fault(
-        _without_first(2),
-        5,
-        {"damaged": 1},
-        says=r"batch on replica 2, 0+.log at byte 0.*dump-log --files .*broker-2/t-0/0",
-        is_fast=True,
-    ),
-    "the first batch of a segment, in all": Fault(_without_first(1, 2, 3), 5, {"damaged": 3}),
-    "records that were deleted within a batch": Fault(_checkpoint((3, 7), (3, 7), (3, 7)), 0),
-    "a hole": Fault(
-        lambda run: run.replicas[2][0].pop(1), 5, {"diverged": 1}, says="replica 2 goes on at offset 10"
-    ),
-    "a byte of a batch": Fault(_flipped, 5, {"damaged": 1}, says="replica 2, .* at byte "),
-    "an epoch that falls": Fault(_falling, 5, {"epoch_order": 3}, says="epoch 2 behind epoch 3"),
-    "a checkpoint of another epoch": Fault(
-        _checkpoint((2, 0)),
-        5,
-        {"epoch_checkpoint": 18},
-        says="replica 1, .* at byte 0: epoch 3, the checkpoint says epoch 2 from offset 0; holdfast dump-log",
-        is_fast=True,
-    ),
-    "a checkpoint of another epoch, of what was not flushed": Fault(_checkpoint((2, 0), flushed=0), 0),
-    "an epoch that begins within a batch": Fault(
-        _checkpoint((3, 0), (4, 7)),
-        5,
-        {"epoch_checkpoint": 12},
-        says="epoch 3, the checkpoint says epoch 3 from offset 0 to 6",
-    ),
-    "an epoch that begins behind what was flushed": Fault(_checkpoint((3, 0), (4, 15)), 0),
-    "the epoch below the beginning of the log": Fault(_checkpoint((2, 0), (2, 0), (3, 0)), 0),
-    "no checkpoint of epochs": Fault(
-        _no_checkpoint, 6, says="6 replicas without a whole leader epoch checkpoint, .*broker-1/t-0"
-    ),
-    "two batches changed places": Fault(_exchanged, 5, {"file_order": 1}, says="replica 2, .* at byte "),
-    "a batch is there twice": Fault(
-        lambda run: run.replicas[2][0].append(run.replicas[2][0][1]), 5, {"file_order": 1}
-    ),
-    "a member of the ISR ends too early": Fault(
-        lambda run: run.replicas[2][0].__delitem__(slice(2, None)),
-        5,
-        {"incomplete": 1},
-        says="replica 2 is in sync, offset 19 is acknowledged, it ends at 10",
-    ),
-    "a member of the ISR has no log": Fault(
-        lambda run: run.replicas[3].pop(1), 5, {"incomplete": 1}, says="replica 3 .* it has no log"
-    ),
-    "one broker without high watermarks": Fault(
-        _damaged_and_unmarked,
-        6,
-        says="broker-2 of broker 2 has no whole replication-offset-checkpoint",
-        is_fast=True,
-    ),
-    "no high watermarks": Fault(_unmarked, 6, says="nothing was compared"),
-    "a loss, and a replica that differs": Fault(_cut_and_other, 4, {"lost": 3, "diverged": 1}),
-}
-
-FAULTS = {**LEDGERS, **LOGS, **REPLICAS}
+FAULTS = {**LEDGERS, **LOGS}
 
 
 @pytest.mark.parametrize(
@@ -513,20 +380,7 @@ FAULTS = {**LEDGERS, **LOGS, **REPLICAS}
     [pytest.param(name, marks=() if fault.is_fast else pytest.mark.long) for name, fault in FAULTS.items()],
 )
 def test_a_fault_is_found_alone(spark: Any, tmp_path: Path, name: str) -> None:
-    fault = FAULTS[name]
-    run = Plain.sound()
-    fault.plant(run)
-    ledger, dirs = run.write(tmp_path)
-    logs = {(TOPIC, index): batches for index, batches in run.batches().items()}
-    with PlantedLogs(logs, replicas=(1, 2, 3)) as node:
-        verdict = validate(
-            spark,
-            ValidateOptions(str(ledger), node.address, log_dirs=dirs, timeout_ms=60_000, one_clock=True),
-        )
-    said = verdict.as_text()
-    assert {name: count for name, count in verdict.counts.items() if count} == fault.found, said
-    assert verdict.exit_code == fault.code, said
-    assert re.search(fault.says, said), said
+    check(FAULTS[name], spark, tmp_path)
 
 
 FOREIGN = {

@@ -435,7 +435,7 @@ def planted(spark_session: Any, tmp_path_factory: pytest.TempPathFactory) -> Ite
         histories.append(history)
         batches += made
         members += [(broker, history.topic, 0, True) for broker in (1, 2, 3)]
-        ends.append((history.topic, 0, 20, 20))
+        ends.append((history.topic, 0, 20, 20, 0))
     for stage in SERVED_CASES:
         history, made = clean_history(stage.__name__, 100), replica_batches(stage.__name__)
         history.batch_crcs[0] = [batch["crc"] for batch in made[:5]]

@@ -138,3 +138,15 @@ def test_of_a_log_that_was_compacted_the_first_batch_may_be_gone(tmp_path: Path)
 def test_a_first_batch_that_cannot_be_read_is_damage_once(tmp_path: Path) -> None:
     bad = FIRST[:70] + b"?" + FIRST[71:]
     assert damage(tmp_path, (0, bad + SECOND), epochs="0\n1\n1 0\n") == [(0, True)]
+
+
+@pytest.mark.parametrize("name", [3, 7], ids=["before it", "behind it"])
+def test_a_segment_whose_name_is_not_where_its_first_batch_begins_is_damage(
+    tmp_path: Path, name: int
+) -> None:
+    assert damage(tmp_path, (0, FIRST), (name, SECOND), (10, THIRD)) == [(5, True)]
+
+
+def test_a_segment_whose_first_batch_is_missing_has_its_right_name(tmp_path: Path) -> None:
+    """The hole says it all."""
+    assert damage(tmp_path, (0, FIRST), (5, THIRD)) == []

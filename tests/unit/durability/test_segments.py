@@ -20,15 +20,19 @@ from holdfast.durability.segments import (
     SegmentRow,
     Torn,
     Undecodable,
+    batch_at,
     batch_records,
+    has_batches,
     has_replicas,
     high_watermarks,
     leader_epochs,
     log_start,
+    node_properties,
     parse_log_dirs,
     read_segment,
     recovery_points,
     replica_folders,
+    topic_id_of,
 )
 from holdfast.protocol import record_batch
 from holdfast.protocol.record_batch import Record, encode_batch
@@ -237,6 +241,43 @@ def test_high_watermarks_come_from_the_checkpoint(tmp_path: Path) -> None:
         (tmp_path / name).write_text(text)
     assert high_watermarks(str(tmp_path)) == {("my-topic", 0): 17, ("other", 3): 0}
     assert recovery_points(str(tmp_path)) == high_watermarks(str(tmp_path))
+
+
+@pytest.mark.parametrize("row", ["my-topic 0 -1", "my-topic 0 17\nmy-topic 0 18"], ids=["below 0", "twice"])
+def test_a_checkpoint_with_offsets_that_cannot_be_is_none(tmp_path: Path, row: str) -> None:
+    text = f"0\n{len(row.splitlines())}\n{row}\n"
+    for name in ("replication-offset-checkpoint", "recovery-point-offset-checkpoint"):
+        (tmp_path / name).write_text(text)
+    assert high_watermarks(str(tmp_path)) is None
+    assert recovery_points(str(tmp_path)) is None
+
+
+def test_log_dirs_and_folders_say_what_they_are_of(tmp_path: Path) -> None:
+    assert node_properties(str(tmp_path)) == {}
+    assert topic_id_of(str(tmp_path)) is None
+    (tmp_path / "meta.properties").write_text("#note\nversion=1\ncluster.id = c=1\n")
+    assert node_properties(str(tmp_path)) == {"version": "1", "cluster.id": "c=1"}
+    metadata = tmp_path / "partition.metadata"
+    metadata.write_text("version: 0\ntopic_id: LrSwQ7lMtqqc3i7BVcl8pw\n")
+    assert topic_id_of(str(tmp_path)) == "LrSwQ7lMtqqc3i7BVcl8pw"
+    for content in (b"version: 0\n", b"version: 0\ntopic_id: \n", b"\xff"):
+        metadata.write_bytes(content)
+        assert topic_id_of(str(tmp_path)) is None
+
+
+def test_a_batch_is_read_by_its_place(tmp_path: Path) -> None:
+    first, second = batch_of(5, [b"a", b"b"]), batch_of(7, [b"c"])
+    path = tmp_path / f"{5:020}.log"
+    path.write_bytes(first + second[:-1])
+    found = batch_at(path, 0)
+    assert found is not None
+    assert (found.base_offset, found.last_offset) == (5, 6)
+    for position in (1, len(first), len(first) + len(second)):
+        assert batch_at(path, position) is None
+    assert batch_at(tmp_path / "gone.log", 0) is None
+    assert has_batches(str(tmp_path))
+    path.write_bytes(b"")
+    assert not has_batches(str(tmp_path))
 
 
 def test_a_log_dir_has_replicas_of_some_topics(tmp_path: Path) -> None:

@@ -1,0 +1,90 @@
+"""The records of replicas' batches that the cluster does not serve, in the columns of a rule.
+
+Reads single batches of segment files, at places that were found before. A batch that is not there any more,
+as its file was truncated or deleted meanwhile, is passed over. Whether a record was sent, a rule says.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from holdfast.client.core.history import key_crc32c, parse_value, value_crc32c
+from holdfast.durability.arrow import FOREIGN, GOOD, state_without_name
+from holdfast.durability.foreign_lines import PRODUCER, numbers_of_value
+from holdfast.durability.segment_source import arrow_schema
+from holdfast.durability.segments import SegmentBatch, SegmentRow, Undecodable, batch_at, batch_records
+
+STRAY_SCHEMA = (
+    "broker int, topic string, partition int, offset long, segment string, position long, state string, "
+    "producer string, pseq long, value_crc32c long, key_crc32c long"
+)
+#: Rows of one Arrow batch.
+_ROWS_MAX = 10_000
+#: Of a batch whose crc holds and whose records cannot be read: brokers take none.
+UNREADABLE = "unreadable"
+
+
+@dataclass(frozen=True, slots=True)
+class StrayReader:
+    """Reads the records of batches that were found in log dirs."""
+
+    #: {broker id: log dir, or several separated by commas}
+    log_dirs: Mapping[int, str]
+    #: the ledger is another client's
+    is_foreign: bool
+
+    def read(self, places: Iterable[Mapping[str, Any]]) -> pa.Table:
+        """As STRAY_SCHEMA; mappings have broker, topic, partition, base_offset, crc, segment and position."""
+        made: list[pa.RecordBatch] = []
+        rows: list[tuple[Any, ...]] = []
+        for place in places:
+            rows += self._rows(place)
+            if len(rows) >= _ROWS_MAX:
+                made.append(_to_arrow(rows))
+                rows = []
+        if rows:
+            made.append(_to_arrow(rows))
+        return pa.Table.from_batches(made, schema=arrow_schema(STRAY_SCHEMA))
+
+    def _rows(self, place: Mapping[str, Any]) -> Iterator[tuple[Any, ...]]:
+        batch = self._found(place)
+        if batch is None or batch.is_control:
+            return
+        replica = (place["broker"], place["topic"], place["partition"])
+        at = (place["segment"], place["position"])
+        try:
+            records = batch_records(batch)
+        except Undecodable:
+            yield (*replica, batch.base_offset, *at, UNREADABLE, None, None, None, None)
+            return
+        for record in records:
+            yield (*replica, record.offset, *at, *self._of_value(record), key_crc32c(record.key))
+
+    def _found(self, place: Mapping[str, Any]) -> SegmentBatch | None:
+        for log_dir in self.log_dirs.get(place["broker"], "").split(","):
+            path = Path(log_dir) / f"{place['topic']}-{place['partition']}" / place["segment"]
+            batch = batch_at(path, place["position"])
+            if batch is not None and (batch.base_offset, batch.crc) == (place["base_offset"], place["crc"]):
+                return batch
+        return None
+
+    def _of_value(self, record: SegmentRow) -> tuple[str, str | None, int | None, int | None]:
+        """(state, producer, number, checksum), as view `log` has them."""
+        if record.value is None:
+            return FOREIGN, None, None, None
+        if self.is_foreign:
+            return GOOD, PRODUCER, *numbers_of_value(record.value)
+        name = parse_value(record.value)
+        if name is None:
+            return state_without_name(record.value), None, None, None
+        return GOOD, name.producer, name.pseq, value_crc32c(record.value)
+
+
+def _to_arrow(rows: list[tuple[Any, ...]]) -> pa.RecordBatch:
+    schema = arrow_schema(STRAY_SCHEMA)
+    columns = zip(*rows, strict=True)
+    arrays = [pa.array(list(column), field.type) for column, field in zip(columns, schema, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
