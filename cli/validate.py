@@ -199,7 +199,8 @@ def command(
         history=faults,
     )
     with Progress() as progress:
-        verdict = run(options, progress.phase, PartitionElections(bootstrap_server, timeout_ms))
+        past = PartitionElections(bootstrap_server, timeout_ms)
+        verdict = run(options, progress.phase, past, past.was_compacted)
     _end(verdict, output)
 
 

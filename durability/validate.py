@@ -24,6 +24,7 @@ from holdfast.durability.beside_verdict import (
     with_tables,
 )
 from holdfast.durability.cluster_look import id_of_cluster, look, why_not_judged
+from holdfast.durability.compacted_once import WasCompacted, with_compaction
 from holdfast.durability.foreign_lines import VALUE_SQL
 from holdfast.durability.java import NoJava
 from holdfast.durability.judge import (
@@ -111,13 +112,18 @@ def _no_elections(topic: str, partition: int) -> Sequence[Election]:
     return ()
 
 
+def _not_known(topic: str) -> bool | None:
+    return None
+
+
 def run(
     options: ValidateOptions,
     on_phase: Callable[[str], None] = lambda _: None,
     elections: Elections = _no_elections,
+    was_compacted: WasCompacted = _not_known,
 ) -> Verdict:
     """Start Spark, compare, stop Spark. `on_phase` hears what is done next, in words; `elections` is asked
-    about partitions that lost something."""
+    about partitions that lost something, `was_compacted` about their topics."""
     seconds = Seconds(on_phase)
     try:
         is_short = text_bytes(ledger_files(options.ledger)) < SHORT_JOB_BYTES
@@ -133,7 +139,7 @@ def run(
         reason = f"Spark does not start on {options.master}: {reason_of(error)}"
         return reported(None, options.report, inconclusive(reason))
     try:
-        return validate(spark, options, seconds, elections)
+        return validate(spark, options, seconds, elections, was_compacted)
     finally:
         stop_session(spark)
 
@@ -143,16 +149,23 @@ def validate(
     options: ValidateOptions,
     seconds: Seconds | None = None,
     elections: Elections = _no_elections,
+    was_compacted: WasCompacted = _not_known,
 ) -> Verdict:
     """Compare in a session that stands already."""
     seconds = Seconds() if seconds is None else seconds
     with ExitStack() as settings:
-        verdict = replace(_compared(spark, options, seconds, elections, settings), seconds=seconds.found)
+        compared = _compared(spark, options, seconds, elections, was_compacted, settings)
+    verdict = replace(compared, seconds=seconds.found)
     return reported(spark, options.report, verdict)
 
 
 def _compared(
-    spark: Any, options: ValidateOptions, seconds: Seconds, elections: Elections, settings: ExitStack
+    spark: Any,
+    options: ValidateOptions,
+    seconds: Seconds,
+    elections: Elections,
+    was_compacted: WasCompacted,
+    settings: ExitStack,
 ) -> Verdict:
     try:
         with seconds.timed("ledger", "Spark reads the ledger"):
@@ -203,6 +216,7 @@ def _compared(
                 **tables,
             )
             verdict = _with_later(_with_expired(verdict, totals, expired, ranges), settled, ranges)
+            verdict = with_compaction(spark, verdict, options.log_dirs, was_compacted)
             verdict = with_places(verdict, options.log_dirs)
             verdict = with_stories(spark, verdict, options.log_dirs, options.history, elections)
         if options.tables is not None:

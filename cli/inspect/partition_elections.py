@@ -1,4 +1,5 @@
-"""The leader epochs of partitions, for the stories of lost records: from the cluster's metadata log."""
+"""What a verdict wants to know of the past, from the cluster's metadata log: the leader epochs of partitions,
+for the stories of lost records, and which topics were compacted."""
 
 import asyncio
 from collections.abc import Sequence
@@ -6,6 +7,7 @@ from dataclasses import replace
 
 from holdfast.cli.inspect.metadata_log import UnreadableLog, fetch_log
 from holdfast.cli.inspect.partition_story import ReadLog, Step, Story, story_of
+from holdfast.cli.inspect.past_policies import was_compacted
 from holdfast.client.core.errors import ClientError
 from holdfast.durability.loss_story import Election
 from holdfast.protocol.record_batch import CorruptBatch
@@ -29,6 +31,10 @@ class PartitionElections:
             log = self._read()
             self._known[place] = elections_of(story_of(log.records, topic, partition, log.base))
         return self._known[place]
+
+    def was_compacted(self, topic: str) -> bool | None:
+        """In its present life; None when it is not known."""
+        return was_compacted(self._read(), topic)
 
     def _read(self) -> ReadLog:
         if self._log is None:

@@ -130,6 +130,8 @@ class Plain:
     files: dict[str, bytes] = field(default_factory=dict)
     #: (partition, number of the batch) -> what differs from the usual, as `batch` takes it
     unusual: dict[tuple[int, int], dict[str, Any]] = field(default_factory=dict)
+    #: (partition, number of the batch) that is not served
+    removed: set[tuple[int, int]] = field(default_factory=set)
     #: rows of all replicas' leader epoch checkpoints; None: no such files
     epochs: list[tuple[int, int]] | None = field(default_factory=lambda: [(EPOCH, 0)])
     #: below it the replicas have been flushed
@@ -170,6 +172,7 @@ class Plain:
             index: [
                 batch(start, log[start : start + BATCH], **self.unusual.get((index, start // BATCH), {}))
                 for start in range(0, len(log), BATCH)
+                if (index, start // BATCH) not in self.removed
             ]
             for index, log in self.served.items()
         }

@@ -1,5 +1,6 @@
 """Faults planted into replicas' files, as in `test_planted_faults`: each alone is found and named rightly."""
 
+import re
 import shutil
 import struct
 from collections.abc import Callable
@@ -331,6 +332,33 @@ REPLICAS = {
     "no high watermarks": Fault(_unmarked, 6, says="nothing was compared"),
     "a loss, and a replica that differs": Fault(_cut_and_other, 4, {"lost": 3, "diverged": 1}),
 }
+
+
+@pytest.mark.parametrize(
+    ("was_compacted", "has_cleaned", "code", "says"),
+    [
+        (True, False, 6, "t was compacted before: .*"),
+        pytest.param(None, False, 6, "t: 5 lost records are holes in the log", marks=pytest.mark.long),
+        pytest.param(False, False, 4, "lost, first 5 of 5", marks=pytest.mark.long),
+        pytest.param(False, True, 6, "t was compacted before: .*", marks=pytest.mark.long),
+    ],
+    ids=["it was", "it is not known", "it was not", "a replica says so"],
+)
+def test_holes_in_a_topic_that_may_have_been_compacted_are_not_judged(
+    spark: Any, tmp_path: Path, was_compacted: bool | None, has_cleaned: bool, code: int, says: str
+) -> None:
+    run = Plain.sound()
+    run.removed = {(0, 1)}
+    ledger, dirs = run.write(tmp_path)
+    if has_cleaned:
+        checkpoint(Path(dirs[2]) / "t-0" / "cleaner-offset-checkpoint", ["0 15"])
+    logs = {(TOPIC, index): batches for index, batches in run.batches().items()}
+    with PlantedLogs(logs, replicas=(1, 2, 3)) as node:
+        options = ValidateOptions(str(ledger), node.address, log_dirs=dirs, timeout_ms=60_000)
+        verdict = validate(spark, options, was_compacted=lambda topic: was_compacted)
+    assert {name: count for name, count in verdict.counts.items() if count} == {"lost": 5}
+    assert verdict.exit_code == code
+    assert re.search(says, verdict.as_text())
 
 
 def test_a_ledger_that_grows_calls_nothing_never_sent(spark: Any, tmp_path: Path) -> None:
