@@ -11,16 +11,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from itertools import pairwise
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
+
+from holdfast.client.core.metadata_cache import parse_addresses
 
 EARLIEST, LATEST = -2, -1
-_INT32_MAX = (1 << 31) - 1
+INT32_MAX, _INT64_MAX = (1 << 31) - 1, (1 << 63) - 1
 POLL_TIMEOUT_MS = 120_000
 MAX_TRIGGER_DELAY_MS = 15 * 60_000
 CLIENT_ID = "holdfast-spark"
 #: Ranges with no more offsets together are read by one task.
 TASK_OFFSETS = 50_000
 
+T = TypeVar("T")
 #: `earliest` or `latest` for all, or {(topic, partition): offset, EARLIEST or LATEST}
 OffsetSpec: TypeAlias = int | dict[tuple[str, int], int]
 
@@ -165,6 +168,9 @@ def parse_options(options: Mapping[str, str], mode: Mode | None = None) -> ReadO
         raise BadOption("option subscribe: at least one topic is needed")
     replica_id = _replica_id(given.get("readfrom", "leader"), mode)
     take = _Taker(given)
+    most, least = take.integer("maxOffsetsPerTrigger", 0), take.integer("minOffsetsPerTrigger", 0)
+    if most and least > most:
+        raise BadOption(f"option minOffsetsPerTrigger: {least} is more than maxOffsetsPerTrigger, {most}")
     return ReadOptions(
         bootstrap_servers=servers_of(given),
         client_id=given.get("kafka.client.id", CLIENT_ID),
@@ -173,7 +179,7 @@ def parse_options(options: Mapping[str, str], mode: Mode | None = None) -> ReadO
         assign=_assign(given.get("assign")),
         starting=_starting(given, mode),
         ending=_ending(given),
-        min_partitions=take.integer("minPartitions", 0),
+        min_partitions=take.integer("minPartitions", 0, high=INT32_MAX),
         max_records_per_partition=take.integer("maxRecordsPerPartition", 0),
         fail_on_data_loss=take.boolean("failOnDataLoss", default=True),
         include_headers=take.boolean("includeHeaders", default=False),
@@ -182,9 +188,9 @@ def parse_options(options: Mapping[str, str], mode: Mode | None = None) -> ReadO
         include_problem=take.boolean("includeProblem", default=False),
         parse_values=take.boolean("parseValues", default=False),
         include_payload=take.boolean("includePayload", default=True),
-        poll_timeout_ms=take.integer("kafkaConsumer.pollTimeoutMs", POLL_TIMEOUT_MS),
-        max_offsets_per_trigger=take.integer("maxOffsetsPerTrigger", 0),
-        min_offsets_per_trigger=take.integer("minOffsetsPerTrigger", 0),
+        poll_timeout_ms=take.integer("kafkaConsumer.pollTimeoutMs", POLL_TIMEOUT_MS, low=1, high=INT32_MAX),
+        max_offsets_per_trigger=most,
+        min_offsets_per_trigger=least,
         max_trigger_delay_ms=take.duration_ms("maxTriggerDelay", MAX_TRIGGER_DELAY_MS),
         replica_id=replica_id,
     )
@@ -195,6 +201,10 @@ def servers_of(given: Mapping[str, str]) -> str:
     servers = given.get(_SERVERS, "")
     if not servers:
         raise BadOption(f"option {_SERVERS} is needed: host:port[,host:port]")
+    try:
+        parse_addresses(servers)
+    except ValueError as error:
+        raise BadOption(f"option {_SERVERS}: {error}") from error
     return servers
 
 
@@ -212,7 +222,7 @@ def _replica_id(text: str, mode: Mode | None) -> int | None:
     if word == "leader":
         return None
     found = re.fullmatch(r"replica:(\d{1,10})", word)
-    if found is None or int(found[1]) > _INT32_MAX:
+    if found is None or int(found[1]) > INT32_MAX:
         raise BadOption(f"option readFrom: expected leader or replica:ID, got {text!r}")
     if mode is Mode.STREAM:
         raise BadOption("option readFrom: streams read leaders; replica:ID is for batch queries")
@@ -292,7 +302,10 @@ def _starting(given: Mapping[str, str], mode: Mode | None) -> OffsetSpec | Times
     if by_time is not None:
         return by_time
     default = "latest" if mode is Mode.STREAM else "earliest"
-    return _offsets("startingOffsets", given.get("startingoffsets", default), EARLIEST)
+    offsets = _offsets("startingOffsets", given.get("startingoffsets", default), EARLIEST)
+    if offsets == LATEST and mode is Mode.BATCH:
+        raise BadOption("option startingOffsets: latest would read nothing; expected earliest or JSON")
+    return offsets
 
 
 def _ending(given: Mapping[str, str]) -> OffsetSpec | Timestamps:
@@ -306,7 +319,7 @@ def _ending(given: Mapping[str, str]) -> OffsetSpec | Timestamps:
 def _timestamps(given: Mapping[str, str], one: str, by_partition: str, or_latest: bool) -> Timestamps | None:
     """As in Spark one timestamp for all outweighs those by partition, and both outweigh offsets."""
     if one.lower() in given:
-        return Timestamps(_integer(one, given[one.lower()]), one, or_latest)
+        return Timestamps(integer_of(one, given[one.lower()]), one, or_latest)
     text = given.get(by_partition.lower())
     if text is None:
         return None
@@ -325,11 +338,11 @@ def _pattern(text: str | None) -> str | None:
 def _assign(text: str | None) -> dict[str, tuple[int, ...]] | None:
     if text is None:
         return None
-    found = _json("assign", text)
-    try:
-        made = {str(topic): tuple(int(index) for index in indexes) for topic, indexes in found.items()}
-    except (TypeError, ValueError) as error:
-        raise BadOption(f'option assign: expected {{"topic":[0,1]}}, got {text}') from error
+    made: dict[str, tuple[int, ...]] = {}
+    for topic, indexes in _json("assign", text).items():
+        if not isinstance(indexes, list) or not all(_is_number(index, 0, INT32_MAX) for index in indexes):
+            raise BadOption(f'option assign: expected {{"topic":[0,1]}}, got {text}')
+        made[topic] = tuple(indexes)
     if not any(made.values()):
         raise BadOption("option assign: at least one partition is needed")
     return made
@@ -346,31 +359,57 @@ def _offsets(name: str, text: str, default: int) -> OffsetSpec:
 
 def _by_partition(name: str, text: str, low: int, what: str) -> OffsetSpec:
     """{"topic": {"0": number}} with numbers from `low`."""
-    made = {}
+    made: dict[tuple[str, int], int] = {}
     for topic, numbers in _json(name, text).items():
         if not isinstance(numbers, dict):
             raise BadOption(f'option {name}: expected {{"topic":{{"0":23,"1":{low}}}}}, got {text}')
         for index, number in numbers.items():
-            is_number = isinstance(number, int) and not isinstance(number, bool)
-            if not index.isdecimal() or not is_number or number < low:
-                raise BadOption(f"option {name}: {topic}-{index}: {number} is no {what} (smallest is {low})")
+            if not _is_index(index) or not _is_number(number, low, _INT64_MAX):
+                raise BadOption(
+                    f"option {name}: {topic}-{index}: {number} is no {what} (smallest is {low}, largest "
+                    f"{_INT64_MAX})"
+                )
+            if (topic, int(index)) in made:
+                raise BadOption(f"option {name}: {topic}-{int(index)} is named twice")
             made[topic, int(index)] = number
     return made
 
 
+def _is_index(text: str) -> bool:
+    return _NUMBER.fullmatch(text) is not None and int(text) <= INT32_MAX
+
+
+def _is_number(value: Any, low: int, high: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
+
+
 def _json(name: str, text: str) -> dict[str, Any]:
+    twice: list[str] = []
+
+    def object_of(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        made = dict(pairs)
+        if len(made) < len(pairs):
+            names = [key for key, _ in pairs]
+            twice.extend(key for key in made if names.count(key) > 1)
+        return made
+
     try:
-        found = json.loads(text)
-    except ValueError:
+        found = json.loads(text, object_pairs_hook=object_of)
+    except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
-        raise BadOption(f"option {name}: expected a JSON object, got {text!r}")
+        raise BadOption(f"option {name}: expected a JSON object, got {text[:_SHOWN_CHARS]!r}")
+    if twice:
+        raise BadOption(f"option {name}: {twice[0]!r} is named twice in {text}")
     return found
 
 
 # --- single values -------------------------------------------------------------------------------------
 
-_DURATION = re.compile(r"(\d+)\s*(ms|s|m|min|h|d)?")
+_NUMBER = re.compile(r"[0-9]{1,19}")
+#: Of an option's text that is no JSON.
+_SHOWN_CHARS = 200
+_DURATION = re.compile(r"([0-9]{1,19})\s*(ms|s|m|min|h|d)?")
 _UNIT_MS = {None: 1, "ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
@@ -380,8 +419,8 @@ class _Taker:
     def __init__(self, given: Mapping[str, str]) -> None:
         self._given = given
 
-    def integer(self, name: str, default: int) -> int:
-        return self._take(name, default, _integer)
+    def integer(self, name: str, default: int, *, low: int = 0, high: int = _INT64_MAX) -> int:
+        return self._take(name, default, lambda name, text: integer_of(name, text, low, high))
 
     def boolean(self, name: str, *, default: bool) -> bool:
         return self._take(name, default, _boolean)
@@ -389,15 +428,17 @@ class _Taker:
     def duration_ms(self, name: str, default: int) -> int:
         return self._take(name, default, _duration_ms)
 
-    def _take(self, name: str, default: Any, parse: Callable[[str, str], Any]) -> Any:
+    def _take(self, name: str, default: T, parse: Callable[[str, str], T]) -> T:
         text = self._given.get(name.lower())
         return default if text is None else parse(name, text)
 
 
-def _integer(name: str, text: str) -> int:
-    if not text.strip().isdecimal():
-        raise BadOption(f"option {name}: expected a number from 0, got {text!r}")
-    return int(text)
+def integer_of(name: str, text: str, low: int = 0, high: int = _INT64_MAX) -> int:
+    """The number that option `name` says, from `low` to `high`. Raises: BadOption."""
+    word = text.strip()
+    if _NUMBER.fullmatch(word) is None or not low <= int(word) <= high:
+        raise BadOption(f"option {name}: expected a number from {low} to {high}, got {text!r}")
+    return int(word)
 
 
 def _boolean(name: str, text: str) -> bool:
@@ -409,6 +450,6 @@ def _boolean(name: str, text: str) -> bool:
 
 def _duration_ms(name: str, text: str) -> int:
     found = _DURATION.fullmatch(text.strip().lower())
-    if found is None:
+    if found is None or int(found[1]) * _UNIT_MS[found[2]] > _INT64_MAX:
         raise BadOption(f"option {name}: expected a time such as 500ms, 30s or 15m, got {text!r}")
     return int(found[1]) * _UNIT_MS[found[2]]

@@ -6,7 +6,15 @@ Pure. Owns names, defaults and refusals of docs/spark.md.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from holdfast.durability.read_options import CLIENT_ID, BadOption, check_names, servers_of
+from holdfast.durability.read_options import (
+    CLIENT_ID,
+    INT32_MAX,
+    BadOption,
+    check_names,
+    integer_of,
+    servers_of,
+)
+from holdfast.protocol.topic_names import topic_name_problem
 
 DELIVERY_TIMEOUT_MS = 120_000
 COMPRESSIONS = ("none", "gzip", "lz4", "zstd")
@@ -58,17 +66,18 @@ def parse_write_options(options: Mapping[str, str], columns: Mapping[str, str]) 
     if given.get("kafka.enable.idempotence", "true").strip().lower() != "true":
         raise BadOption("option kafka.enable.idempotence: this sink is always idempotent; leave it out")
     topic = given.get("topic")
+    if topic is not None and (problem := topic_name_problem(topic)) is not None:
+        raise BadOption(f"option topic: {problem}")
     _check_columns(columns, topic)
     compression = given.get(_COMPRESSION, "none").strip().lower()
     if compression not in COMPRESSIONS:
         raise BadOption(
             f"option {_COMPRESSION}: expected one of {', '.join(COMPRESSIONS)}, got {compression!r}"
         )
-    timeout = given.get(_DELIVERY_TIMEOUT, str(DELIVERY_TIMEOUT_MS)).strip()
-    if not timeout.isdecimal() or int(timeout) == 0:
-        raise BadOption(f"option {_DELIVERY_TIMEOUT}: expected a number from 1, got {timeout!r}")
+    timeout = given.get(_DELIVERY_TIMEOUT, str(DELIVERY_TIMEOUT_MS))
+    timeout_ms = integer_of(_DELIVERY_TIMEOUT, timeout, 1, INT32_MAX)
     return WriteOptions(
-        servers_of(given), given.get("kafka.client.id", CLIENT_ID), topic, compression, int(timeout)
+        servers_of(given), given.get("kafka.client.id", CLIENT_ID), topic, compression, timeout_ms
     )
 
 

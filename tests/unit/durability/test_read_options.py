@@ -57,13 +57,37 @@ def test_option_names_do_not_mind_case() -> None:
         (SERVERS | {"assign": "t"}, "JSON object"),
         (SERVERS | {"assign": '{"t":0}'}, "assign: expected"),
         (SERVERS | {"assign": "{}"}, "at least one partition"),
+        (SERVERS | {"assign": '{"t":"01"}'}, "assign: expected"),
+        (SERVERS | {"assign": '{"t":["0"]}'}, "assign: expected"),
+        (SERVERS | {"assign": '{"t":[0.5]}'}, "assign: expected"),
+        (SERVERS | {"assign": '{"t":[true]}'}, "assign: expected"),
+        (SERVERS | {"assign": '{"t":[-1]}'}, "assign: expected"),
+        (SERVERS | {"assign": '{"t":[2147483648]}'}, "assign: expected"),
+        (SERVERS | {"assign": '{"t":[0],"t":[1]}'}, "assign: 't' is named twice"),
+        ({"kafka.bootstrap.servers": "h", "subscribe": "t"}, "kafka.bootstrap.servers: .*'h': expected host"),
+        (
+            {"kafka.bootstrap.servers": "ssl://h:1", "subscribe": "t"},
+            "kafka.bootstrap.servers: .* there is no TLS",
+        ),
         (SERVERS | {"subscribe": "t", "startingOffsets": "yesterday"}, "JSON object"),
         (SERVERS | {"subscribe": "t", "startingOffsets": '{"t":{"0":-3}}'}, "smallest is -2"),
         (SERVERS | {"subscribe": "t", "startingOffsets": '{"t":{"²":3}}'}, "smallest is -2"),
         (SERVERS | {"subscribe": "t", "startingOffsets": '{"t":5}'}, "expected"),
+        (SERVERS | {"subscribe": "t", "startingOffsets": '{"t":{"0":1,"00":2}}'}, "t-0 is named twice"),
+        (SERVERS | {"subscribe": "t", "startingOffsets": '{"t":{"0":1,"0":2}}'}, "'0' is named twice"),
+        (SERVERS | {"subscribe": "t", "startingOffsets": f'{{"t":{{"0":{2**63}}}}}'}, "no offset"),
+        (SERVERS | {"subscribe": "t", "startingOffsets": '{"t":{"99999999999":1}}'}, "no offset"),
+        (SERVERS | {"subscribe": "t", "startingOffsets": '{"t":' + "[" * 10_000}, "JSON object"),
         (SERVERS | {"subscribe": "t", "endingOffsets": "earliest"}, "would read nothing"),
         (SERVERS | {"subscribe": "t", "endingOffsets": '{"t":{"0":-2}}'}, "smallest is -1"),
         (SERVERS | {"subscribe": "t", "minPartitions": "-1"}, "number"),
+        (SERVERS | {"subscribe": "t", "minPartitions": "2147483648"}, "from 0 to 2147483647"),
+        (SERVERS | {"subscribe": "t", "maxRecordsPerPartition": "9" * 5000}, "number"),
+        (SERVERS | {"subscribe": "t", "kafkaConsumer.pollTimeoutMs": "0"}, "from 1 to 2147483647"),
+        (
+            SERVERS | {"subscribe": "t", "minOffsetsPerTrigger": "9", "maxOffsetsPerTrigger": "5"},
+            "minOffsetsPerTrigger: 9 is more than maxOffsetsPerTrigger, 5",
+        ),
         (SERVERS | {"subscribe": "t", "includeHeaders": "yes"}, "true or false"),
         (SERVERS | {"subscribe": "t", "startingOfsets": "latest"}, "did you mean startingOffsets"),
         (SERVERS | {"subscribe": "t", "failOnDataLos": "true"}, "did you mean failOnDataLoss"),
@@ -79,10 +103,13 @@ def test_option_names_do_not_mind_case() -> None:
         (SERVERS | {"subscribe": "t", "readFrom": "replica:9999999999"}, "expected leader or replica:ID"),
         (SERVERS | {"subscribe": "t", "readFrom": "anywhere"}, "expected leader or replica:ID"),
         (SERVERS | {"subscribe": "t", "startingTimestamp": "-1"}, "number"),
+        (SERVERS | {"subscribe": "t", "startingTimestamp": str(2**63)}, "number"),
+        (SERVERS | {"subscribe": "t", "startingTimestamp": "\u0661"}, "number"),
         (SERVERS | {"subscribe": "t", "endingTimestamp": "soon"}, "number"),
         (SERVERS | {"subscribe": "t", "startingOffsetsByTimestamp": '{"t":{"0":-1}}'}, "no timestamp"),
         (SERVERS | {"subscribe": "t", "startingOffsetsByTimestampStrategy": "best"}, "error or latest"),
         (SERVERS | {"subscribe": "t", "maxTriggerDelay": "soon"}, "expected a time"),
+        (SERVERS | {"subscribe": "t", "maxTriggerDelay": f"{2**62}s"}, "expected a time"),
     ],
 )
 def test_what_cannot_be_used_is_refused_by_name(given_options: dict[str, str], reason: str) -> None:
@@ -94,6 +121,8 @@ def test_options_of_the_other_mode_are_refused() -> None:
     one = SERVERS | {"subscribe": "t"}
     with pytest.raises(BadOption, match="maxOffsetsPerTrigger: a batch has no triggers"):
         parse_options(one | {"maxOffsetsPerTrigger": "5"}, Mode.BATCH)
+    with pytest.raises(BadOption, match="startingOffsets: latest would read nothing"):
+        parse_options(one | {"startingOffsets": "latest"}, Mode.BATCH)
     with pytest.raises(BadOption, match="endingOffsets: a stream has no end"):
         parse_options(one | {"endingOffsets": "latest"}, Mode.STREAM)
     assert parse_options(one, Mode.STREAM).starting == LATEST
