@@ -13,6 +13,7 @@ from typing import Any
 
 from pyspark.sql import functions as F
 
+from holdfast.durability.foreign_lines import name_of
 from holdfast.durability.loss_story import Election, LostRecord, RunHistory, story_of
 from holdfast.durability.read_options import OffsetRange
 from holdfast.durability.session import local_path
@@ -45,6 +46,17 @@ def with_tables(
     except (OSError, *SPARK_ERRORS) as error:
         note = f"the tables in {folder} are not whole: {reason_of(error)}"
         return replace(verdict, notes=(*verdict.notes, note))
+    return verdict
+
+
+def with_values_named(verdict: Verdict) -> Verdict:
+    """The verdict on another client's run, whose samples name records as its ledger does."""
+    for rows in verdict.samples.values():
+        for row in rows:
+            assert isinstance(row, dict), "rows of samples are made by durability.judge"
+            row.pop("producer")
+            number = row.pop("pseq")
+            row["value_sha256"] = None if number is None else name_of(number)
     return verdict
 
 

@@ -83,6 +83,11 @@ def numbers_of_value(content: bytes) -> tuple[int, int]:
     return number_and_checksum(hashlib.sha256(content).hexdigest())
 
 
+def name_of(number: int) -> str:
+    """The digits that the value's SHA-256 begins with, by which lines about it are found."""
+    return f"{number:0{_NUMBER_DIGITS}x}"
+
+
 def number_of_value(content: bytes) -> int:
     """The number of a record with this value."""
     return numbers_of_value(content)[0]

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from holdfast.durability.arrow_ledger import CutTail, DamagedBatch, as_rows, place_in, read_batches
 from holdfast.durability.digest_jobs import SMALL_BYTES
-from holdfast.durability.foreign_lines import ForeignRow, foreign_row
+from holdfast.durability.foreign_lines import ForeignRow, foreign_row, name_of
 from holdfast.durability.ledger_files import (
     UnreadableLedger,
     check_writers,
@@ -98,6 +98,7 @@ _SUMS = (
     "answers_without_send", "repeated_sends", "contradictions",
 )  # fmt: skip
 REPEATED = "sends written down more than once: (run, producer, topic, pseq) must be unique"
+_REPEATED_FOREIGN = "sends written down more than once: no two records of a topic may have equal values"
 #: Defects that are seen in several lines together: (sum, condition, words).
 DEFECTS = (
     ("answers_without_send", "invokes = 0", "answers to sends that were never written down"),
@@ -183,23 +184,40 @@ def _row_of(path: str, sought: tuple[str, str, int, str]) -> str:
     return found
 
 
-def line_of(files: Iterable[str], run: str, producer: str, pseq: int, topic: str) -> str:
+def line_of(
+    files: Iterable[str], run: str, producer: str, pseq: int, topic: str, *, is_foreign: bool = False
+) -> str:
     """`file, line n`, or the row of an Arrow batch, of the last line about a send; the files alone when none
     is found."""
     names = list(files)
-    sought, needle, found = (run, producer, pseq, topic), f'"pseq":{pseq}'.encode(), ""
+    needle, found = (name_of(pseq) if is_foreign else f'"pseq":{pseq}').encode(), ""
     for path in names:
         if is_arrow(path):
-            found = _row_of(path, sought) or found
+            found = _row_of(path, (run, producer, pseq, topic)) or found
             continue
         with opened(path) as file:
             for number, line in enumerate(file, 1):
-                if needle not in line.replace(b" ", b"") or problem_of(line) is not None:
+                if needle not in line.replace(b" ", b""):
                     continue
-                row = json.loads(line)
-                if tuple(row[name] for name in ("run", "producer", "pseq", "topic")) == sought:
+                if _is_about(line, (run, producer, pseq, topic), is_foreign=is_foreign):
                     found = f"{path}, line {number}"
     return found or ", ".join(names[:_SHOWN_MAX])
+
+
+def _is_about(line: bytes, sought: tuple[str, str, int, str], *, is_foreign: bool) -> bool:
+    """True of a line that is about the send (run, producer, pseq, topic)."""
+    if is_foreign:
+        found = foreign_row(line)
+        return isinstance(found, ForeignRow) and (found.number, found.topic) == sought[2:]
+    if problem_of(line) is not None:
+        return False
+    row = json.loads(line)
+    return tuple(row[name] for name in ("run", "producer", "pseq", "topic")) == sought
+
+
+def send_named(producer: str, pseq: int, *, is_foreign: bool) -> str:
+    """A send in the words of its ledger."""
+    return f"value_sha256 {name_of(pseq)}..." if is_foreign else f"producer {producer}, record {pseq}"
 
 
 # --- sends ---------------------------------------------------------------------------------------------
@@ -226,7 +244,7 @@ def read_sends(
     everything.createOrReplaceTempView("all_sends")
     sends = everything.where("pseq >= 0")
     sends.createOrReplaceTempView("sends")
-    return sends, _totals_of(spark, list(sizes))
+    return sends, _totals_of(spark, list(sizes), is_foreign=is_foreign)
 
 
 def forget_sends(spark: Any) -> None:
@@ -253,7 +271,7 @@ def _lines(spark: Any, sizes: Mapping[str, int], *, is_foreign: bool) -> Any:
     )
 
 
-def _totals_of(spark: Any, files: list[str]) -> Totals:
+def _totals_of(spark: Any, files: list[str], *, is_foreign: bool) -> Totals:
     """The totals of view `sends`, after its defects were looked for. Raises: UnreadableLedger."""
     rows = spark.sql(TOTALS_SQL).collect()
     remarks = spark.sql(_REMARKS_SQL).collect()
@@ -264,7 +282,9 @@ def _totals_of(spark: Any, files: list[str]) -> Totals:
     sums = {name: sum(row[name] for row in rows) for name in _SUMS}
     for name, condition, what in DEFECTS:
         if sums[name]:
-            raise UnreadableLedger(f"{sums[name]} {what}: {_an_example(spark, files, condition)}")
+            words = _REPEATED_FOREIGN if is_foreign and what == REPEATED else what
+            example = _an_example(spark, files, condition, is_foreign=is_foreign)
+            raise UnreadableLedger(f"{sums[name]} {words}: {example}")
     check_writers([(row.topic, row.producer, row.first_pseq, row.last_pseq, row.run) for row in rows])
     last_partitions: dict[str, int] = {}
     for row in rows:
@@ -292,15 +312,17 @@ def _totals_of(spark: Any, files: list[str]) -> Totals:
     )
 
 
-def _an_example(spark: Any, files: list[str], condition: str) -> str:
+def _an_example(spark: Any, files: list[str], condition: str, *, is_foreign: bool) -> str:
     row = spark.sql(
         f"SELECT run, producer, pseq, topic FROM sends WHERE {condition} ORDER BY pseq, producer LIMIT 1"
     ).first()
-    place = line_of(files, row.run, row.producer, row.pseq, row.topic)
-    return f"{place} (producer {row.producer}, record {row.pseq})"
+    place = line_of(files, row.run, row.producer, row.pseq, row.topic, is_foreign=is_foreign)
+    return f"{place} ({send_named(row.producer, row.pseq, is_foreign=is_foreign)})"
 
 
-def check_partitions(spark: Any, path: str, totals: Totals, partitions: dict[str, int]) -> None:
+def check_partitions(
+    spark: Any, path: str, totals: Totals, partitions: dict[str, int], *, is_foreign: bool = False
+) -> None:
     """Answers and sends may only name partitions that there are; {topic: number of partitions}.
 
     Raises: UnreadableLedger.
@@ -313,8 +335,9 @@ def check_partitions(spark: Any, path: str, totals: Totals, partitions: dict[str
             args={"topic": topic, "count": count},
         ).first()
         if row is not None:
-            place = line_of(ledger_files(path), row.run, row.producer, row.pseq, topic)
+            files, send = ledger_files(path), (row.run, row.producer, row.pseq, topic)
             raise UnreadableLedger(
-                f"a send to {topic}-{row.partition}, which has {count} partitions: {place} "
-                f"(producer {row.producer}, record {row.pseq})"
+                f"a send to {topic}-{row.partition}, which has {count} partitions: "
+                f"{line_of(files, *send, is_foreign=is_foreign)} "
+                f"({send_named(row.producer, row.pseq, is_foreign=is_foreign)})"
             )

@@ -183,6 +183,8 @@ def is_object(line: bytes) -> bool:
         return isinstance(json.loads(line.decode(errors="replace")), dict)
     except ValueError:
         return False
+    except RecursionError:
+        return True  # no producer writes that, so it is no line that a crash has cut
 
 
 def problem_of(line: bytes, run: str | None = None) -> str | None:
@@ -208,6 +210,8 @@ def object_of(line: bytes) -> dict[str, Any] | str:
         row = json.loads(line.decode(), object_pairs_hook=_once)
     except _Twice as error:
         return f"says {_told(str(error))} twice"
+    except RecursionError:
+        return "JSON that is nested too deeply"
     except ValueError:
         return "no JSON"
     if b"\\u" in line and not _is_unicode(json.dumps(row, ensure_ascii=False)):

@@ -22,6 +22,7 @@ from holdfast.durability.beside_verdict import (
     with_places,
     with_stories,
     with_tables,
+    with_values_named,
 )
 from holdfast.durability.cluster_look import id_of_cluster, look, why_not_judged
 from holdfast.durability.compacted_once import WasCompacted, with_compaction
@@ -138,6 +139,8 @@ def run(
     except SPARK_ERRORS as error:
         reason = f"Spark does not start on {options.master}: {reason_of(error)}"
         return reported(None, options.report, inconclusive(reason))
+    except OSError as error:
+        return reported(None, options.report, inconclusive(f"ledger: {error}"))
     try:
         return validate(spark, options, seconds, elections, was_compacted)
     finally:
@@ -190,7 +193,7 @@ def _compared(
                 return replace(verdict, doubts=doubts_of_files(options.ledger))
             with seconds.timed("ledger", "Spark reads the ledger, to look at each send"):
                 sends, totals = read_sends(spark, options.ledger, sizes=known.sizes, scale=scale)
-        check_partitions(spark, options.ledger, totals, counts)
+        check_partitions(spark, options.ledger, totals, counts, is_foreign=options.is_foreign)
         log = served_log(spark, options, ranges, scale, with_fields=totals.with_fields > 0)
         tables = replica_tables(
             spark,
@@ -219,6 +222,8 @@ def _compared(
             verdict = with_compaction(spark, verdict, options.log_dirs, was_compacted)
             verdict = with_places(verdict, options.log_dirs)
             verdict = with_stories(spark, verdict, options.log_dirs, options.history, elections)
+            if options.is_foreign:
+                verdict = with_values_named(verdict)
         if options.tables is not None:
             with seconds.timed("tables", "Spark writes the tables"):
                 verdict = with_tables(spark, Path(options.tables), verdict, ranges, elections)
@@ -229,6 +234,8 @@ def _compared(
         return inconclusive(f"cluster: {error}")
     except (ReadFailed, *SPARK_ERRORS) as error:
         return inconclusive(f"reading failed: {reason_of(error)}")
+    except OSError as error:
+        return inconclusive(f"reading failed: {error}")
 
 
 def _read_ledger(

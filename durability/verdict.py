@@ -177,5 +177,7 @@ def _sample_line(row: Mapping[str, Any]) -> str:
     place = f"{row['topic']}-{row['partition']}"
     at = "" if row.get("offset") is None else f" offset {row['offset']}"
     sender = "" if row.get("producer") is None else f" {row['producer']} record {row['pseq']}"
+    if row.get("value_sha256") is not None:
+        sender = f" value_sha256 {row['value_sha256']}..."
     more = "".join(f"; {row[name]}" for name in ("story", "command") if row.get(name))
     return f"{place}{at}{sender}: {row['detail']}{more}"

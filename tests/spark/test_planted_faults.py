@@ -393,6 +393,16 @@ FOREIGN = {
     "in the other partition, too": FAULTS["in the other partition, too"],
     "a byte of a value": Fault(_everywhere(_turned), 4, {"lost": 1, "unexpected": 1}),
     "an unknown outcome": Fault(_set("complete", outcome="acked"), 6, says="line 30: outcome 'acked'"),
+    "sent twice": Fault(
+        _again("invoke"),
+        6,
+        says=r"no two records .* equal values: .*line 81 \(value_sha256 [0-9a-f]{15}\.\.\.\)",
+    ),
+    "two answers, two offsets": Fault(_again("complete", offset=17), 6, says="contradict.*line 81 "),
+    "answer without a send": Fault(lambda run: run.lines.pop(0), 6, says="never written down.*line 1 "),
+    "a partition that there is not": Fault(
+        _nowhere_to_be_sent, 6, says="t-9, which has 2 partitions: .*line 30 "
+    ),
 }
 
 

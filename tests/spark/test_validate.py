@@ -311,6 +311,20 @@ def test_an_unreadable_ledger_proves_nothing(
     assert re.search(reason, said), said
 
 
+def test_a_ledger_file_that_may_not_be_read_proves_nothing(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger = write_ledger(tmp_path / "ledger", [clean_history("t", 8)])
+
+    def refused(path: Path, mode: str) -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "open", refused)
+    verdict = validate(spark, ValidateOptions(str(ledger), "127.0.0.1:1", timeout_ms=200))
+    assert verdict.exit_code == 6
+    assert re.search("reading failed: .*Permission denied: .*jsonl", verdict.inconclusive[0])
+
+
 def test_without_an_acknowledgement_nothing_was_checked(spark: Any, tmp_path: Path) -> None:
     history = clean_history("t", 4)
     for index in range(4):

@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("pyspark", reason="needs the extra `spark`")
 
 from holdfast.durability.foreign_lines import ForeignRow, foreign_row, number_and_checksum
-from holdfast.durability.ledger import topics_named
+from holdfast.durability.ledger import line_of, topics_named
 from holdfast.durability.ledger_lines import PROBLEM, TORN, LedgerRange, read_rows
 
 NAME = hashlib.sha256(b"a value").hexdigest()
@@ -56,6 +56,10 @@ def test_acks_are_words_or_numbers(acks: object) -> None:
         (SENT | {"acks": True}, "acks True"),
         (SENT | {"acks": None}, "acks None"),
         (SENT | {"partition": -1}, "partition -1"),
+        (SENT | {"acks": 1.0}, "acks 1.0"),
+        (ANSWERED | {"offset": float("nan")}, "offset nan"),
+        (ANSWERED | {"offset": 5.0}, "offset 5.0"),
+        (ANSWERED | {"outcome": ["ok"]}, "outcome ['ok']"),
         (ANSWERED | {"outcome": "acked"}, "outcome 'acked'"),
         (ANSWERED | {"offset": -1}, "acknowledged without"),
         (ANSWERED | {"partition": None}, "acknowledged without"),
@@ -72,6 +76,30 @@ def test_what_is_not_understood_has_a_reason(row: object, problem: str) -> None:
 def test_a_line_that_says_something_twice_says_nothing() -> None:
     line = json.dumps(ANSWERED).replace('"offset": 5', '"offset": 4, "offset": 5')
     assert foreign_row(line.encode()) == "says offset twice"
+
+
+def test_json_that_is_nested_too_deeply_is_named_and_is_no_cut_line(tmp_path: Path) -> None:
+    path = tmp_path / "sends.jsonl"
+    path.write_text(json.dumps(SENT) + "\n" + '{"kind":' + "[" * 100_000)
+    rows = [
+        row
+        for is_foreign in (True, False)
+        for batch in read_rows(LedgerRange(str(path), 0, path.stat().st_size, is_foreign=is_foreign))
+        for row in batch.to_pylist()
+    ]
+    said = [row["run"] for row in rows if row["kind"] in (PROBLEM, TORN)]
+    assert len([text for text in said if "line 2: JSON that is nested too deeply: " in text]) == 2
+
+
+def test_the_line_about_a_send_is_found_by_its_value(tmp_path: Path) -> None:
+    path = tmp_path / "sends.jsonl"
+    other = hashlib.sha256(b"another").hexdigest()
+    lines = (SENT, ANSWERED, SENT | {"value_sha256": other}, SENT | {"topic": "u"})
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    for name, line in ((NAME, 2), (other, 3)):
+        number = number_and_checksum(name)[0]
+        found = line_of([str(path)], "foreign", "client", number, "t", is_foreign=True)
+        assert found == f"{path}, line {line}"
 
 
 def test_lines_are_named_and_only_the_last_may_be_cut(tmp_path: Path) -> None:
