@@ -25,7 +25,12 @@ from holdfast.durability.micro_batches import EARLY_RULES, EXPIRED, FollowState,
 from holdfast.durability.session import start_session, stop_session
 from holdfast.durability.spark_errors import SPARK_ERRORS, reason_of
 from holdfast.durability.state_files import UnreadableState
-from holdfast.durability.verdict import SAMPLES_MAX, Verdict, inconclusive
+from holdfast.durability.verdict import (
+    SAMPLES_MAX,
+    Verdict,
+    inconclusive,
+    of_a_part_of_the_ledger,
+)
 
 _POLL_S = 0.2
 #: So long the micro-batch under way may take once the end has come.
@@ -86,8 +91,10 @@ def follow(
         return inconclusive(f"state folder {options.state}: {error}")
 
     def verdict(*doubts: str) -> Verdict:
-        others = (*topics.doubts, *doubts, *doubts_of_files(options.ledger))
-        return verdict_of(state.steps(), topics.named, options.acked_min, others)
+        steps, of_files = state.steps(), doubts_of_files(options.ledger)
+        others = (*topics.doubts, *doubts, *of_files)
+        found = verdict_of(steps, topics.named, options.acked_min, others)
+        return of_a_part_of_the_ledger(found) if of_files or any(step.doubts for step in steps) else found
 
     stream = _Stream(spark, options, state, topics, lambda step: on_step(step, verdict()))
     try:

@@ -171,20 +171,25 @@ def sound_rows(path: str) -> Iterator[tuple[str, dict[str, Any]]]:
                 place = f"{path}, line {number}"
                 if (problem := problem_of(line, run)) is None:
                     yield place, json.loads(line)
-                elif line.endswith(b"\n") or is_object(line):
+                elif line.endswith(b"\n") or not is_cut(line):
                     raise UnreadableLedger(f"{place}: {problem}")
         except _PACKING_ERRORS as error:
             raise UnreadableLedger(f"{path}: cannot be unpacked: {error}") from error
 
 
-def is_object(line: bytes) -> bool:
-    """True for a line that is whole, so no crash has cut it, as what it says may be."""
-    try:
-        return isinstance(json.loads(line.decode(errors="replace")), dict)
-    except ValueError:
+def is_cut(line: bytes) -> bool:
+    """True for what a crash may leave of a last line: the beginning of an object, zeros, or both. JSON that
+    is whole was not cut, as what it says may be, and no producer begins a line with anything else."""
+    text = line.strip(b"\0 \t\r\n")
+    if text and not text.startswith(b"{"):
         return False
+    try:
+        json.loads(line.decode(errors="replace"))
     except RecursionError:
-        return True  # no producer writes that, so it is no line that a crash has cut
+        return False
+    except ValueError:
+        return True
+    return False
 
 
 def problem_of(line: bytes, run: str | None = None) -> str | None:

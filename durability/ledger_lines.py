@@ -35,7 +35,7 @@ from holdfast.durability.ledger_files import (
     OPTIONAL_CRCS,
     OUTCOMES,
     is_arrow,
-    is_object,
+    is_cut,
     is_packed,
     opened,
     problem_of,
@@ -404,7 +404,7 @@ def _foreign_rows(wanted: LedgerRange, block: _Block) -> Iterator[pa.RecordBatch
             continue
         first = _line_number(wanted.path, block.start) if first is None else first
         place = f"{wanted.path}, line {first + index}"
-        if block.is_cut and index == len(lines) - 1 and not is_object(line):
+        if block.is_cut and index == len(lines) - 1 and is_cut(line):
             yield _said(TORN, [place])
         else:
             problems.append(f"{place}: {found}: {line[:_SHOWN_CHARS].decode(errors='replace')}")
@@ -483,7 +483,7 @@ def _rows_one_by_one(wanted: LedgerRange, block: _Block, seen: _Seen) -> Iterato
         problem = problem_of(line, wanted.run)
         if problem is None:
             sound.append(line)
-        elif block.is_cut and index == len(lines) - 1 and not is_object(line):
+        elif block.is_cut and index == len(lines) - 1 and is_cut(line):
             yield _said(TORN, [f"{wanted.path}, line {first + index}"])
         else:
             shown = line[:_SHOWN_CHARS].decode(errors="replace")

@@ -61,7 +61,7 @@ from holdfast.durability.session import start_session, stop_session
 from holdfast.durability.settled import SettledLedger, settled_ledger
 from holdfast.durability.source import plan_ranges
 from holdfast.durability.spark_errors import SPARK_ERRORS, reason_of
-from holdfast.durability.verdict import Verdict, inconclusive
+from holdfast.durability.verdict import Verdict, inconclusive, of_a_part_of_the_ledger
 
 _LOG_COLUMNS = (
     "topic string, partition int, offset long, state string, producer string, pseq long, value_crc32c long"
@@ -190,7 +190,7 @@ def _compared(
                 verdict = _verdict_of_sums(spark, options, known, ranges)
             if verdict is not None:
                 verdict = _with_later(_with_expired(verdict, totals, 0, ranges), settled, ranges)
-                return replace(verdict, doubts=doubts_of_files(options.ledger))
+                return _with_files_passed_over(verdict, options.ledger)
             with seconds.timed("ledger", "Spark reads the ledger, to look at each send"):
                 sends, totals = read_sends(spark, options.ledger, sizes=known.sizes, scale=scale)
         check_partitions(spark, options.ledger, totals, counts, is_foreign=options.is_foreign)
@@ -224,10 +224,11 @@ def _compared(
             verdict = with_stories(spark, verdict, options.log_dirs, options.history, elections)
             if options.is_foreign:
                 verdict = with_values_named(verdict)
+        verdict = _with_files_passed_over(verdict, options.ledger)
         if options.tables is not None:
             with seconds.timed("tables", "Spark writes the tables"):
                 verdict = with_tables(spark, Path(options.tables), verdict, ranges, elections)
-        return replace(verdict, doubts=(*verdict.doubts, *doubts_of_files(options.ledger)))
+        return verdict
     except UnreadableLedger as error:
         return inconclusive(f"ledger: {error}")
     except (ClientError, BadOption) as error:
@@ -404,6 +405,13 @@ def _with_expired(verdict: Verdict, totals: Totals, expired: int, ranges: Sequen
         return verdict
     said = f"{expired} answered sends lie before the beginning of their logs (retention): not judged"
     return replace(verdict, doubts=(*verdict.doubts, said))
+
+
+def _with_files_passed_over(verdict: Verdict, ledger: str) -> Verdict:
+    doubts = doubts_of_files(ledger)
+    if not doubts:
+        return verdict
+    return of_a_part_of_the_ledger(replace(verdict, doubts=(*verdict.doubts, *doubts)))
 
 
 def _with_later(verdict: Verdict, settled: Sequence[OffsetRange], ranges: Sequence[OffsetRange]) -> Verdict:

@@ -4,7 +4,7 @@ Pure: counts and samples in, words out. Owns the meaning of each class and the o
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from holdfast.durability.rules import RULES
@@ -166,6 +166,21 @@ _VERDICTS = {
 def inconclusive(reason: str, **known: Any) -> Verdict:
     """A verdict that proves nothing, because of `reason`."""
     return Verdict(counts={}, samples={}, facts={}, inconclusive=(reason,), **known)
+
+
+def of_a_part_of_the_ledger(verdict: Verdict) -> Verdict:
+    """The verdict on a ledger of which something was not read: a record that it does not know may be one of
+    those, so none is called unexpected."""
+    count = verdict.counts.get("unexpected", 0)
+    if not count:
+        return verdict
+    said = f"{count} records of the log are not of what was read of the ledger: they may be of the rest"
+    return replace(
+        verdict,
+        counts={name: found for name, found in verdict.counts.items() if name != "unexpected"},
+        samples={name: rows for name, rows in verdict.samples.items() if name != "unexpected"},
+        doubts=(*verdict.doubts, said),
+    )
 
 
 def _percent(part: int, whole: int) -> str:

@@ -128,6 +128,12 @@ def _arrow(
     return planted
 
 
+def _rotated(run: Plain) -> None:
+    lines = run.text().splitlines(keepends=True)
+    run.files["run.jsonl"] = b"".join(line for line in lines if b'"a"' in line)
+    run.files["run.jsonl.1"] = b"".join(line for line in lines if b'"a"' not in line)
+
+
 LEDGERS = {
     "nothing": Fault(lambda run: None, 0),
     "all outcomes are acked": Fault(
@@ -189,6 +195,14 @@ LEDGERS = {
     ),
     "a file that is no ledger": Fault(
         _file("run.jsonl.bak", _same, instead=False), 6, says="passed over: .*run.jsonl.bak"
+    ),
+    "a part of the ledger has another name": Fault(
+        _rotated, 6, says="20 records of the log are not of what was read", is_fast=True
+    ),
+    "a list instead of lines": Fault(
+        _file("run.jsonl", lambda text: b"[" + b",".join(text.splitlines()) + b"]"),
+        6,
+        says="line 1: no JSON obj",
     ),
     "nothing acknowledged by all": Fault(_weak, 6, says="no acknowledged send"),
     "an Arrow ledger beside lines": Fault(_arrow(), 0),

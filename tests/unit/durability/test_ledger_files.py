@@ -97,7 +97,7 @@ def test_a_verdict_names_some_of_what_was_passed_over(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("packed", [False, True])
-@pytest.mark.parametrize("tail", ["", '{"kind":"comp', "\0\0", "17", ANSWER.rstrip("\n")])
+@pytest.mark.parametrize("tail", ["", '{"kind":"comp', "\0\0", '{"kind":"\0\0', ANSWER.rstrip("\n")])
 def test_lines_are_read_up_to_one_that_a_crash_has_cut(tmp_path: Path, tail: str, packed: bool) -> None:
     path = tmp_path / ("p.jsonl.gz" if packed else "p.jsonl")
     data = ("\n" + LINE + tail).encode()
@@ -105,6 +105,14 @@ def test_lines_are_read_up_to_one_that_a_crash_has_cut(tmp_path: Path, tail: str
     kinds = [(place, row["kind"]) for place, row in sound_rows(str(path))]
     whole = [(f"{path}, line 2", "invoke"), (f"{path}, line 3", "complete")]
     assert kinds == whole[: 1 + (tail == ANSWER.rstrip("\n"))]
+
+
+@pytest.mark.parametrize("tail", ["17", "[]", "null", '[{"kind":"invoke"', "rubbish", "{}"])
+def test_a_last_line_that_no_crash_leaves_is_none_of_a_ledger(tmp_path: Path, tail: str) -> None:
+    path = tmp_path / "p.jsonl"
+    path.write_text(LINE + tail)
+    with pytest.raises(UnreadableLedger, match="line 2: "):
+        list(sound_rows(str(path)))
 
 
 @pytest.mark.parametrize(

@@ -250,7 +250,7 @@ def test_two_objects_on_one_line_are_both_read(tmp_path: Path) -> None:
     [
         ('{"kind":"comp', True),
         ("\0" * 20, True),
-        ("17", True),
+        ('{"kind":"\0\0', True),
         ('{"long":"' + "x" * 10_000, True),
         ("  ", False),
         ("", False),
@@ -264,6 +264,13 @@ def test_only_the_end_of_a_file_may_be_cut(tmp_path: Path, tail: str, is_torn: b
     assert [row["run"].partition(": ")[0] for row in rows if row["kind"] == PROBLEM] == (
         [f"{path}, line 2"] * is_torn
     )
+
+
+@pytest.mark.parametrize("tail", ["17", "[]", "rubbish", '[{"kind":"invoke"', f"[{ANSWERS[0].rstrip()}]"])
+def test_a_last_line_that_no_crash_leaves_is_named(tmp_path: Path, tail: str) -> None:
+    path = written(tmp_path, SENDS[0] + tail)
+    (found,) = [row["run"] for row in rows_of(path) if row["kind"] in (PROBLEM, TORN)]
+    assert found.startswith(f"{path}, line 2: no JSON")
 
 
 def test_lines_are_counted_from_the_beginning_of_the_file(

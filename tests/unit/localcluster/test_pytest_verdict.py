@@ -113,6 +113,14 @@ def test_behind_the_end_from_before_the_ledger_unknown_records_are_no_anomaly() 
     assert (refused.exit_code, refused.counts) == (5, {"unexpected": 1}), "the ledger knows this one"
 
 
+def test_a_record_that_files_which_were_not_read_may_know_is_no_anomaly() -> None:
+    sends, records = good()
+    found = judge_plain(sends, [*records, record(4, value(9))], doubts=("one file was passed over",))
+    assert (found.exit_code, found.counts) == (6, {}), str(found)
+    found = judge_plain(sends, records[1:], doubts=("one file was passed over",))
+    assert (found.exit_code, found.counts) == (4, {"lost": 1}), str(found)
+
+
 def test_what_retention_has_taken_is_not_lost_and_the_verdict_is_inconclusive() -> None:
     sends, records = good()
     cut = judge_plain(sends, records[2:], starts={PLACE: 2})
