@@ -254,7 +254,7 @@ def problem_of_row(row: dict[str, Any], run: str | None = None) -> str | None:
     if kind not in ("invoke", "complete"):
         return f"kind {kind!r}: expected invoke or complete"
     for name in ("run", "producer", "pseq", "topic", "partition"):
-        if row.get(name) is None:
+        if row.get(name) is None or row[name] == "":
             return f"no {name}"
     for name in ("pseq", "partition"):
         if row[name] < 0:
@@ -287,7 +287,11 @@ def _problem_of_answer(row: dict[str, Any]) -> str | None:
         return "acknowledged without an offset"
     if outcome in ("info", "fail") and offset is not None and offset >= 0:
         return f"outcome {outcome} with offset {offset}"
-    return None if offset is None or offset >= -1 else f"offset {offset} cannot be"
+    for name in ("offset", "leader_epoch"):
+        number = row.get(name)
+        if number is not None and number < -1:
+            return f"{name} {number} cannot be"
+    return None
 
 
 # --- lines together -----------------------------------------------------------------------------------

@@ -32,6 +32,7 @@ from holdfast.durability.even_lines import EvenLines, read_even_lines
 from holdfast.durability.foreign_lines import PRODUCER, RUN, ForeignRow, foreign_row
 from holdfast.durability.ledger_files import (
     CRC_MAX,
+    FIELDS,
     OPTIONAL_CRCS,
     OUTCOMES,
     is_arrow,
@@ -251,7 +252,7 @@ def _parsed(data: bytes) -> pa.Table:
 def _is_sound(lines: pa.Table, run: str | None) -> bool:
     """True when each line alone says something that can be so."""
     for name in ("run", "producer", "pseq", "topic", "partition"):
-        if lines[name].null_count:
+        if lines[name].null_count or (FIELDS[name] == 0 and _any(pc.equal(lines[name], ""))):
             return False
     if _any(pc.less(lines["pseq"], 0)) or _any(pc.less(lines["partition"], 0)):
         return False
@@ -294,6 +295,7 @@ def _are_answers(lines: pa.Table, mask: Any) -> bool:
         pc.and_not(is_ok, has_offset),
         pc.and_(is_refusal, has_offset),
         pc.fill_null(pc.less(offsets, -1), False),
+        pc.fill_null(pc.less(lines["leader_epoch"], -1), False),
     ):
         if _any(pc.and_(mask, wrong)):
             return False

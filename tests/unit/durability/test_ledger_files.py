@@ -122,6 +122,8 @@ def test_a_last_line_that_no_crash_leaves_is_none_of_a_ledger(tmp_path: Path, ta
         (lambda line: line.replace('"run":"run"', '"run":"other"'), "is of run other, the file begins"),
         (lambda line: line.replace('"pseq":7', '"pseq":"7"'), "pseq is no whole number"),
         (lambda line: ANSWER.replace('"offset":5', '"offset":-1'), "acknowledged without an offset"),
+        (lambda line: line.replace('"producer":"p"', '"producer":""'), "no producer"),
+        (lambda line: ANSWER.replace('"leader_epoch":3', '"leader_epoch":-9'), "leader_epoch -9 cannot be"),
         (lambda line: '{"kind":"comp\n', "no JSON"),
         (lambda line: line.replace('"acks":-1', '"acks":7').rstrip("\n"), "acks 7: expected -1, 0 or 1"),
     ],
