@@ -23,6 +23,43 @@ OVER_BUDGET = Expectation(ExpectedLoss.POSSIBLE, "more brokers lose their tails 
 _WORST_FIRST = (EXIT_LOST, EXIT_ANOMALY, EXIT_INCONCLUSIVE, EXIT_GOOD)
 
 
+@dataclass(frozen=True, slots=True)
+class LiveVerdict:
+    """What `validate --follow` beside the run said in the end."""
+
+    exit_code: int
+    #: of `validate --output json`; empty when it said nothing
+    data: Mapping[str, Any]
+    #: how often it was killed
+    kills: int
+
+    @property
+    def complaint(self) -> str | None:
+        """Why it is not good; None when it is."""
+        if self.exit_code == EXIT_GOOD:
+            return None
+        counts = {name: count for name, count in self.data.get("counts", {}).items() if count}
+        said = "; ".join([*(f"{count} {name}" for name, count in counts.items()), *self._doubts])
+        return f"followed live: {said or f'it ended with code {self.exit_code} and no verdict'}"
+
+    @property
+    def _doubts(self) -> list[str]:
+        return list(self.data.get("doubts", ()))
+
+    def as_json(self) -> dict[str, Any]:
+        """For scripts."""
+        facts = self.data.get("facts", {})
+        seen = {name: facts.get(name, 0) for name in ("acked", "ok")}
+        return {"exit_code": self.exit_code, "kills": self.kills, **seen, "doubts": self._doubts}
+
+    def line(self) -> str:
+        """For people."""
+        facts = self.data.get("facts", {})
+        seen = f"{facts.get('ok', 0):,} of {facts.get('acked', 0):,} acknowledged records in their place"
+        times = "once" if self.kills == 1 else f"{self.kills} times"
+        return f"followed live: {seen}; the judge was killed {times}"
+
+
 @dataclass
 class ChaosReport:
     """Filled while the run goes on."""
@@ -43,6 +80,7 @@ class ChaosReport:
     #: records that consumers have read and checked
     checked: int = 0
     verdicts: dict[str, Verdict] = field(default_factory=dict)
+    live: LiveVerdict | None = None
     #: the first lost records of each topic, in words
     named: list[str] = field(default_factory=list)
     #: why there is no verdict; empty: there is one, or will be
@@ -104,6 +142,8 @@ class ChaosReport:
         ]
         if self.checked:
             lines.append(f"{self.checked:,} records were read and checked meanwhile")
+        if self.live is not None:
+            lines.append(self.live.line())
         result, reason = self._judged
         lines.append(f"expected: {self.expectation.loss.value} ({self.expectation.rule})")
         lines.append(f"RESULT: {result.name}: {reason or result.value}")
@@ -128,6 +168,7 @@ class ChaosReport:
                 "lost": self.lost if self.verdicts else None,
                 "named": self.named,
                 "counts": {topic: dict(verdict.counts) for topic, verdict in self.verdicts.items()},
+                "live": None if self.live is None else self.live.as_json(),
             },
             "errors": [{"code": "COMPLAINT", "message": text} for text in self.complaints],
         }

@@ -9,14 +9,16 @@ two or three brokers are hit at once, and records may be lost.
 import random
 import time
 from collections.abc import Mapping
-from contextlib import closing
+from contextlib import closing, nullcontext
 from typing import Any
 
 import click
 
+from holdfast.cli.extras import require
 from holdfast.drills.chaos_report import OVER_BUDGET, WITHIN_BUDGET, ChaosReport
 from holdfast.drills.fault_kinds import Undoable
 from holdfast.drills.ground import ground_for
+from holdfast.drills.live_judge import LiveJudge
 from holdfast.drills.load import DrillLoad
 from holdfast.drills.outcome import DrillResult
 from holdfast.drills.playing import Wishes, end, options, perform
@@ -55,10 +57,16 @@ def topic_configs(minutes: float) -> dict[str, str]:
 class Soak:
     """One run: faults until the time is over."""
 
-    def __init__(self, session: Session, seed: int, *, minutes: float, is_over_budget: bool) -> None:
+    def __init__(
+        self, session: Session, seed: int, *, minutes: float, is_over_budget: bool, is_followed: bool
+    ) -> None:
         self._session = session
         self._minutes = minutes
         self._is_over_budget = is_over_budget
+        self._judge: LiveJudge | None = None
+        if is_followed:
+            folder = session.ledger.with_name("live")
+            self._judge = LiveJudge(folder, session.ledger, session.ground.nodes.bootstrap_servers)
         self._chance = random.Random(f"{seed}:soak")
         self._seed = seed
         self._menu, self._of_controllers = MENUS[session.ground.driver]
@@ -79,14 +87,26 @@ class Soak:
                 )
             )
             session.add_reader(f"reader-{topic}", topic)
+        with self._judge or nullcontext():
+            self._break_things()
+
+    def _break_things(self) -> None:
+        session = self._session
         began = time.monotonic()
         with closing(Targets(session.ground.nodes, self._seed)) as targets:
             course = Course(session.ground, targets, self._chance, TOPICS)
             while (passed := (time.monotonic() - began) / 60) < self._minutes:
                 self._round(course)
+                if self._judge is not None and self._judge.kill_if_old():
+                    session.say("the judge that follows live was killed and begun again")
                 session.progress(f"{passed:.1f} of {self._minutes:g} min")
             if session.report.faults["flip-bit"]:
                 self._replace_disk(course)
+        if self._judge is not None:
+            session.say("the judge that follows live ends")
+            verdict = session.report.live = self._judge.end()
+            if verdict.complaint is not None:
+                session.complain(verdict.complaint)
 
     def _replace_disk(self, course: Course) -> None:
         """Flipped bits that no reader has met are still in the files, and would be found as corrupt."""
@@ -150,9 +170,16 @@ class Soak:
 @click.option(
     "--over-budget", is_flag=True, help="Two or three brokers at once: records may be lost, and are named."
 )
+@click.option(
+    "--live", is_flag=True, help="`validate --follow` runs beside it, and is killed and begun again."
+)
 @options
-def command(minutes: float, seed: int | None, over_budget: bool, **given: Any) -> None:
+def command(minutes: float, seed: int | None, over_budget: bool, live: bool, **given: Any) -> None:
     """Random faults within the budget on a real cluster, then Spark's verdict. Exit 0: all is there."""
+    if live and over_budget:
+        raise click.UsageError("--live goes without --over-budget: what is lost then is no failure")
+    if live:
+        require("spark")
     seed = random.SystemRandom().randrange(1 << 16) if seed is None else seed
     wishes = Wishes(**given)
     report = ChaosReport(seed, expectation=OVER_BUDGET if over_budget else WITHIN_BUDGET)
@@ -163,7 +190,9 @@ def command(minutes: float, seed: int | None, over_budget: bool, **given: Any) -
             report,
             {"minutes": minutes, "over budget": "yes" if over_budget else "no"},
             lambda folder: ground_for(wishes.driver, folder),
-            lambda session: Soak(session, seed, minutes=minutes, is_over_budget=over_budget).run(),
+            lambda session: Soak(
+                session, seed, minutes=minutes, is_over_budget=over_budget, is_followed=live
+            ).run(),
         )
 
     end(run)

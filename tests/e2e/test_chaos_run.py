@@ -71,6 +71,19 @@ def test_a_scenario_is_played_judged_and_reported(tmp_path: Path) -> None:
     assert "Nothing acknowledged was lost" in page.read_text()
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("seed", [3, 7])
+def test_a_soak_is_judged_live_and_afterwards_and_nothing_is_found(seed: int) -> None:
+    words = ("chaos", "soak", "--minutes", "1", "--seed", str(seed), "--live", "--output", "json")
+    command = [sys.executable, "-m", "holdfast.cli", *words]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = json.loads(done.stdout)["data"]
+    assert (found["result"], found["lost"], sum(found["faults"].values()) > 0) == ("EXPECTED", 0, True)
+    live = found["live"]
+    assert (live["exit_code"], live["doubts"], live["ok"] > 0, live["kills"] > 0) == (0, [], True, True)
+
+
 THEN_AT_RANDOM = """
 name = "then-at-random"
 says = "a broker is cut off for some seconds, and meanwhile another is killed"
