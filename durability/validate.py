@@ -206,6 +206,7 @@ def _compared(
         )
         with seconds.timed("compare", "Spark reads the topics and compares"):
             kept, expired = _without_expired(sends, ranges)
+            of_no_clock = _why_of_no_clock(sends) if options.one_clock and not options.is_foreign else ()
             verdict = judge(
                 spark,
                 kept,
@@ -213,14 +214,14 @@ def _compared(
                 totals,
                 partitions=len(ranges),
                 ends=scale.rows(spark, _ends(settled, ranges), ENDS_SCHEMA),
-                one_clock=options.one_clock and not options.is_foreign,
+                one_clock=options.one_clock and not options.is_foreign and not of_no_clock,
                 has_order=not options.is_foreign,
                 scale=scale,
                 **tables,
             )
             verdict = _with_later(_with_expired(verdict, totals, expired, ranges), settled, ranges)
             verdict = with_compaction(spark, verdict, options.log_dirs, was_compacted)
-            verdict = with_places(verdict, options.log_dirs)
+            verdict = with_places(replace(verdict, doubts=verdict.doubts + of_no_clock), options.log_dirs)
             verdict = with_stories(spark, verdict, options.log_dirs, options.history, elections)
             if options.is_foreign:
                 verdict = with_values_named(verdict)
@@ -394,6 +395,13 @@ def _without_expired(sends: Any, ranges: list[OffsetRange]) -> tuple[Any, int]:
     is_expired = F.coalesce(F.col("offset") < F.col("log_start"), F.lit(False))
     expired = placed.where(is_expired).count()
     return (placed.where(~is_expired).select(*sends.columns), expired) if expired else (sends, 0)
+
+
+def _why_of_no_clock(sends: Any) -> tuple[str, ...]:
+    """Why times are not compared, although they are said to be of one clock: () when they may be."""
+    count = sends.where("acked AND NOT coalesce(t0 <= t1, false)").count()
+    what = "acknowledged sends tell no times, or an answer before the send: overtaken was not asked"
+    return (f"{count} {what}",) if count else ()
 
 
 def _with_expired(verdict: Verdict, totals: Totals, expired: int, ranges: Sequence[OffsetRange]) -> Verdict:

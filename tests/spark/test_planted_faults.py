@@ -283,8 +283,13 @@ def _swapped(run: Plain) -> None:
     _everywhere(lambda log: log[0].insert(7, log[0].pop(8)))(run)
 
 
+def _without_times(run: Plain) -> None:
+    del run.line("complete", "a", 7)["t1"]
+
+
 def _overtaken_and_late(run: Plain) -> None:
     run.line("invoke", "a", 0)["t0"] = 10**6
+    run.line("complete", "a", 0)["t1"] = 10**6 + 5
 
 
 def _batch_with(**fields: Any) -> Callable[[Plain], None]:
@@ -341,6 +346,12 @@ LOGS = {
         _swapped, 5, {"reordered": 1, "overtaken": 1}, says="an earlier send got offset 8"
     ),
     "sent after an acknowledgement, below it": Fault(_overtaken_and_late, 5, {"overtaken": 19}),
+    "an acknowledgement without a time": Fault(
+        _without_times, 6, says="1 acknowledged sends tell no times, or an answer before the send"
+    ),
+    "an answer before its send": Fault(
+        _set("invoke", t0=10**6), 6, says="1 acknowledged sends tell no times"
+    ),
     "another key, in a whole batch": Fault(
         _batch_with(key=b"other"), 5, {"key_changed": 5}, says="checksum of its key is not the ledger's"
     ),
