@@ -65,7 +65,7 @@ class Verdict:
             "schema": "holdfast.validate/1",
             "ok": self.exit_code == EXIT_GOOD,
             "data": {
-                "verdict": _VERDICTS[self.exit_code],
+                "verdict": self._words,
                 "exit_code": self.exit_code,
                 "facts": dict(self.facts),
                 "counts": dict(self.counts),
@@ -118,8 +118,13 @@ class Verdict:
         if self.seconds:
             took = ", ".join(f"{phase} {seconds:.1f}" for phase, seconds in self.seconds.items())
             lines.append(f"seconds: {took}")
-        lines.append(f"VERDICT: {_VERDICTS[self.exit_code]} (exit code {self.exit_code})")
+        lines.append(f"VERDICT: {self._words} (exit code {self.exit_code})")
         return "\n".join(lines)
+
+    @property
+    def _words(self) -> str:
+        words = _VERDICTS[self.exit_code]
+        return f"{words}, in order" if self.exit_code == EXIT_GOOD and "reordered" in self.counts else words
 
     def _shares(self) -> list[str]:
         """What part of everything the verdict is about."""
@@ -156,7 +161,7 @@ class Verdict:
 
 
 _VERDICTS = {
-    EXIT_GOOD: "good: everything acknowledged is there, once, in order",
+    EXIT_GOOD: "good: everything acknowledged is there, once",
     EXIT_LOST: "LOST: acknowledged records are gone",
     EXIT_ANOMALY: "ANOMALY: nothing acknowledged is gone, but the log is not what was sent",
     EXIT_INCONCLUSIVE: "INCONCLUSIVE: nothing was proved",

@@ -5,7 +5,13 @@ import json
 import pytest
 
 from holdfast.durability.rules import RULES
-from holdfast.durability.verdict import ALLOWED, FORBIDDEN, Verdict, inconclusive
+from holdfast.durability.verdict import (
+    ALLOWED,
+    FORBIDDEN,
+    Verdict,
+    inconclusive,
+    of_a_part_of_the_ledger,
+)
 
 
 def verdict(**counts: int) -> Verdict:
@@ -47,6 +53,28 @@ def test_loss_is_4_and_every_other_anomaly_5(name: str) -> None:
 
 def test_what_is_allowed_is_no_failure() -> None:
     assert verdict(**dict.fromkeys(ALLOWED, 7)).exit_code == 0
+
+
+def test_order_is_only_claimed_where_it_was_looked_at() -> None:
+    whole = verdict()
+    counts = {name: count for name, count in whole.counts.items() if name != "reordered"}
+    unordered = Verdict(counts=counts, samples={}, facts=whole.facts)
+    said = [found.as_json()["data"]["verdict"] for found in (whole, unordered)]
+    assert said == [f"good: everything acknowledged is there, once{order}" for order in (", in order", "")]
+
+
+def test_what_a_part_of_the_ledger_does_not_know_is_in_doubt_and_no_anomaly() -> None:
+    assert of_a_part_of_the_ledger(verdict(moved=1)) == verdict(moved=1)
+    found = of_a_part_of_the_ledger(verdict(unexpected=7))
+    assert (found.exit_code, "unexpected" in found.counts, found.samples) == (6, False, {})
+    assert found.doubts[0].startswith("7 records of the log are not of what was read")
+    assert of_a_part_of_the_ledger(verdict(unexpected=7, lost=1)).exit_code == 4
+
+
+def test_a_record_of_another_client_is_named_by_its_value() -> None:
+    found = verdict(lost=1)
+    found.samples["lost"][0].update({"producer": None, "pseq": None, "value_sha256": "3f0a"})  # type: ignore[attr-defined]
+    assert "  t-0 offset 17 value_sha256 3f0a...: why" in found.as_text().splitlines()
 
 
 def test_loss_weighs_more_than_anomalies_and_nothing_is_concluded_from_half() -> None:
