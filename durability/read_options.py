@@ -14,6 +14,7 @@ from itertools import pairwise
 from typing import Any, TypeAlias, TypeVar
 
 from holdfast.client.core.metadata_cache import parse_addresses
+from holdfast.protocol.envelope import CLIENT_ID_MAX
 
 EARLIEST, LATEST = -2, -1
 INT32_MAX, _INT64_MAX = (1 << 31) - 1, (1 << 63) - 1
@@ -171,14 +172,16 @@ def parse_options(options: Mapping[str, str], mode: Mode | None = None) -> ReadO
     most, least = take.integer("maxOffsetsPerTrigger", 0), take.integer("minOffsetsPerTrigger", 0)
     if most and least > most:
         raise BadOption(f"option minOffsetsPerTrigger: {least} is more than maxOffsetsPerTrigger, {most}")
+    starting, ending = _starting(given, mode), _ending(given)
+    _check_order(starting, ending)
     return ReadOptions(
         bootstrap_servers=servers_of(given),
-        client_id=given.get("kafka.client.id", CLIENT_ID),
+        client_id=client_id_of(given),
         subscribe=subscribe if chosen == ["subscribe"] else None,
         subscribe_pattern=_pattern(given.get("subscribepattern")),
         assign=_assign(given.get("assign")),
-        starting=_starting(given, mode),
-        ending=_ending(given),
+        starting=starting,
+        ending=ending,
         min_partitions=take.integer("minPartitions", 0, high=INT32_MAX),
         max_records_per_partition=take.integer("maxRecordsPerPartition", 0),
         fail_on_data_loss=take.boolean("failOnDataLoss", default=True),
@@ -206,6 +209,14 @@ def servers_of(given: Mapping[str, str]) -> str:
     except ValueError as error:
         raise BadOption(f"option {_SERVERS}: {error}") from error
     return servers
+
+
+def client_id_of(given: Mapping[str, str]) -> str:
+    """How brokers see this client. Raises: BadOption."""
+    client_id = given.get("kafka.client.id", CLIENT_ID)
+    if len(client_id) > CLIENT_ID_MAX:
+        raise BadOption(f"option kafka.client.id: {len(client_id)} characters are more than {CLIENT_ID_MAX}")
+    return client_id
 
 
 def _check_mode(given: Mapping[str, str], mode: Mode | None) -> None:
@@ -314,6 +325,18 @@ def _ending(given: Mapping[str, str]) -> OffsetSpec | Timestamps:
     if by_time is not None:
         return by_time
     return _offsets("endingOffsets", given.get("endingoffsets", "latest"), LATEST)
+
+
+def _check_order(starting: OffsetSpec | Timestamps, ending: OffsetSpec | Timestamps) -> None:
+    """Raises: BadOption for offsets between which there is nothing."""
+    if not isinstance(starting, dict) or not isinstance(ending, dict):
+        return
+    for topic, partition in sorted(starting.keys() & ending.keys()):
+        start, end = starting[topic, partition], ending[topic, partition]
+        if start > end >= 0:
+            raise BadOption(
+                f"option startingOffsets: {topic}-{partition}: {start} is behind endingOffsets, {end}"
+            )
 
 
 def _timestamps(given: Mapping[str, str], one: str, by_partition: str, or_latest: bool) -> Timestamps | None:

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from holdfast.durability.read_options import (
-    CLIENT_ID,
     INT32_MAX,
     BadOption,
     check_names,
+    client_id_of,
     integer_of,
     servers_of,
 )
@@ -76,9 +76,7 @@ def parse_write_options(options: Mapping[str, str], columns: Mapping[str, str]) 
         )
     timeout = given.get(_DELIVERY_TIMEOUT, str(DELIVERY_TIMEOUT_MS))
     timeout_ms = integer_of(_DELIVERY_TIMEOUT, timeout, 1, INT32_MAX)
-    return WriteOptions(
-        servers_of(given), given.get("kafka.client.id", CLIENT_ID), topic, compression, timeout_ms
-    )
+    return WriteOptions(servers_of(given), client_id_of(given), topic, compression, timeout_ms)
 
 
 def _check_columns(columns: Mapping[str, str], topic: str | None) -> None:

@@ -80,6 +80,12 @@ def test_option_names_do_not_mind_case() -> None:
         (SERVERS | {"subscribe": "t", "startingOffsets": '{"t":' + "[" * 10_000}, "JSON object"),
         (SERVERS | {"subscribe": "t", "endingOffsets": "earliest"}, "would read nothing"),
         (SERVERS | {"subscribe": "t", "endingOffsets": '{"t":{"0":-2}}'}, "smallest is -1"),
+        (SERVERS | {"subscribe": "t", "kafka.client.id": "x" * 256}, "kafka.client.id: 256 characters"),
+        (
+            SERVERS
+            | {"subscribe": "t", "startingOffsets": '{"t":{"0":9}}', "endingOffsets": '{"t":{"0":5}}'},
+            "startingOffsets: t-0: 9 is behind endingOffsets, 5",
+        ),
         (SERVERS | {"subscribe": "t", "minPartitions": "-1"}, "number"),
         (SERVERS | {"subscribe": "t", "minPartitions": "2147483648"}, "from 0 to 2147483647"),
         (SERVERS | {"subscribe": "t", "maxRecordsPerPartition": "9" * 5000}, "number"),
