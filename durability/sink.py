@@ -147,9 +147,7 @@ def _rows(options: WriteOptions, batch: pa.RecordBatch) -> Iterator[tuple[Any, .
     """(topic, key, value, headers, partition) of each row."""
     count = batch.num_rows
     topics = [options.topic] * count if options.topic is not None else _column(batch, "topic")
-    headers = [
-        [(header["key"], header["value"]) for header in row or ()] for row in _column(batch, "headers")
-    ]
+    headers = [_headers(row) for row in _column(batch, "headers")]
     return zip(
         topics,
         _bytes_column(batch, "key"),
@@ -158,6 +156,14 @@ def _rows(options: WriteOptions, batch: pa.RecordBatch) -> Iterator[tuple[Any, .
         _column(batch, "partition"),
         strict=True,
     )
+
+
+def _headers(row: list[Any] | None) -> list[tuple[str, bytes | None]]:
+    """Raises: ClientError."""
+    found = row or ()
+    if any(header is None or header["key"] is None for header in found):
+        raise ClientError("column headers has a null, or a header without a key, in a row")
+    return [(header["key"], header["value"]) for header in found]
 
 
 def _column(batch: pa.RecordBatch, name: str) -> list[Any]:

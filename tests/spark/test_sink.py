@@ -95,6 +95,12 @@ def test_what_cannot_be_written_is_said_by_topic_or_partition(cluster: LocalClus
         write(cluster, rows, topic="b")
     with pytest.raises(ClientError, match="nowhere"):
         write(cluster, rows, topic="nowhere")
+    for header in (None, {"key": None, "value": b"x"}):
+        nameless = pa.RecordBatch.from_pydict(
+            {"value": pa.array([b"0"]), "headers": pa.array([[header]], HEADERS)}
+        )
+        with pytest.raises(ClientError, match="column headers has a null, or a header without a key"):
+            write(cluster, nameless, topic="b")
     large = pa.RecordBatch.from_pydict({"value": pa.array([bytes(2_097_000)])})
     with pytest.raises(ClientError, match="record of 2097"):
         write(cluster, large, topic="b")
