@@ -240,6 +240,18 @@ def test_files_that_are_passed_over_are_in_doubt_while_they_are_there(
     assert planted.run(("looks for news", "finds none")).exit_code == 0
 
 
+def test_while_files_are_passed_over_no_record_is_called_unexpected(planted: Planted, tmp_path: Path) -> None:
+    kept = tmp_path / "state" / "steps" / "0.json"
+    kept.write_text(json.dumps(json.loads(kept.read_text()) | {"counts": {"unexpected": 2}}))
+    other = tmp_path / "ledger" / "r.q.1.log"
+    other.write_text(lines(2))
+    verdict = planted.run(("completes 1",))
+    assert (verdict.exit_code, "unexpected" in verdict.counts, len(verdict.doubts)) == (6, False, 2)
+    other.unlink()
+    verdict = planted.run(("looks for news", "finds none"))
+    assert (verdict.exit_code, verdict.counts["unexpected"]) == (5, 2)
+
+
 def test_a_ledger_folder_that_cannot_be_looked_into_is_in_doubt(
     planted: Planted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
