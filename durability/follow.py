@@ -231,7 +231,7 @@ class _Stream:
         """What the micro-batch under way has read counts: the first of a cold Spark takes longest, and
         without it nothing would be proved. False when it takes too long. Raises: StreamingQueryException."""
         before, until = self._committed(), time.monotonic() + _LAST_STEP_S
-        while query.isActive and query.status["isTriggerActive"] and self._committed() == before:
+        while query.isActive and _is_at_work(query.status) and self._committed() == before:
             if time.monotonic() >= until:
                 return False
             query.awaitTermination(_POLL_S)
@@ -252,6 +252,11 @@ class _Stream:
     def _highest(self, name: str) -> int:
         there = (self._checkpoint / name).glob("[0-9]*")
         return max((int(path.name) for path in there if path.name.isdecimal()), default=-1)
+
+
+def _is_at_work(status: Mapping[str, Any]) -> bool:
+    """A micro-batch is under way, or the query has not come to its first one yet."""
+    return bool(status["isTriggerActive"]) or status["message"].startswith("Initializing")
 
 
 def _why_ended(error: Exception | None) -> str:

@@ -37,11 +37,12 @@ class Query:
         self._error: Exception | None = None
         self.step: Callable[[Any, int], None] = lambda frame, batch: None
         self.isActive = True
-        self.status = {"isTriggerActive": False}
+        self.status = {"isTriggerActive": False, "message": "Waiting for data to arrive"}
 
     def awaitTermination(self, seconds: float) -> None:
         act = self._acts.pop(0) if self._acts else "nothing"
         self.status["isTriggerActive"] = act == "looks for news"
+        self.status["message"] = "Initializing sources" if act == "initializes" else "Waiting"
         if act.startswith("completes "):
             self.step(None, int(act.split()[1]))
             (self._folder / "checkpoint" / "commits").mkdir(parents=True, exist_ok=True)
@@ -120,6 +121,15 @@ def test_a_read_that_fails_last_is_in_the_verdict(planted: Planted, act: str) ->
     verdict = planted.run(("completes 0", act), ())
     assert planted.phases == [f"Following: reading failed: {FAILED}; it is tried again"]
     assert (verdict.exit_code, verdict.doubts) == (6, (f"reading failed: {FAILED}",))
+
+
+def test_time_that_is_over_before_the_query_has_begun_is_no_reason_to_judge_nothing(
+    planted: Planted, tmp_path: Path
+) -> None:
+    verdict = planted.run((*["initializes"] * 20, "completes 1", "completes 2"))
+    assert (verdict.exit_code, verdict.doubts) == (0, ())
+    done = {path.name for path in (tmp_path / "state" / "checkpoint" / "commits").iterdir()}
+    assert done == {"1"}, "and not more than that"
 
 
 def test_a_stream_that_ends_by_itself_proves_nothing(planted: Planted) -> None:
