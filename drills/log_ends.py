@@ -7,7 +7,7 @@ without segments that were merged into the one before them.
 from contextlib import closing
 from pathlib import Path
 
-from holdfast.durability.segments import Torn, read_log
+from holdfast.durability.segments import Gone, Torn, read_log
 
 
 def log_end(folder: Path) -> int:
@@ -17,6 +17,8 @@ def log_end(folder: Path) -> int:
     end: int | None = None
     with closing(read_log(str(folder))) as log:
         for path, batch in log:
+            if isinstance(batch, Gone):
+                continue
             if batch is None:  # an empty segment
                 end = int(path.stem) if end is None else end
                 continue

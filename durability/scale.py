@@ -14,7 +14,7 @@ import pyarrow as pa
 from holdfast.durability.digest_jobs import SMALL_BYTES
 from holdfast.durability.read_options import OffsetRange
 from holdfast.durability.segment_source import arrow_schema
-from holdfast.durability.segments import parse_log_dirs, replica_folders, segment_paths
+from holdfast.durability.segments import parse_log_dirs, replica_folders, segment_bytes
 
 #: Records of the topics that are little.
 SMALL_RECORDS = 1 << 15
@@ -113,7 +113,5 @@ def _replica_bytes(log_dirs: Mapping[int, str], topics: Iterable[str]) -> int:
     paths = [f"{broker}={path}" for broker, text in log_dirs.items() for path in text.split(",")]
     if not paths:
         return 0
-    found = 0
-    for folder in replica_folders(parse_log_dirs(",".join(paths)), frozenset(topics)):
-        found += sum(path.stat().st_size for path in segment_paths(folder.path))
-    return found
+    folders = replica_folders(parse_log_dirs(",".join(paths)), frozenset(topics))
+    return sum(segment_bytes(folder.path) for folder in folders)

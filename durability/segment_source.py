@@ -20,6 +20,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from holdfast.durability.read_options import check_names
 from holdfast.durability.segments import (
+    Gone,
     ReplicaFolder,
     SegmentBatch,
     SegmentRow,
@@ -31,6 +32,7 @@ from holdfast.durability.segments import (
     read_log,
     recovery_points,
     replica_folders,
+    segment_bytes,
     segment_paths,
     was_compacted,
 )
@@ -51,6 +53,9 @@ _TYPES = {
     "boolean": pa.bool_(),
 }
 _CRC_PROBLEM = "crc does not hold"
+_DELETED = "the segment was deleted while the log was read"
+#: Leader epoch and crc, and whether that holds.
+_NO_BATCH = (None, None, None)
 #: Rows of one Arrow batch.
 _ROWS_MAX = 10_000
 
@@ -126,9 +131,7 @@ class SegmentsReader(DataSourceReader):
             for folder in replica_folders(parse_log_dirs(self._path), self._topics)
             if self._only is None or folder.path in self._only
         ]
-        sizes = {
-            folder: sum(path.stat().st_size for path in segment_paths(folder.path)) for folder in folders
-        }
+        sizes = {folder: segment_bytes(folder.path) for folder in folders}
         # Spark needs one partition at least
         return [SegmentPartition(group) for group in grouped(sizes, self._min_partitions) or [()]]
 
@@ -194,14 +197,14 @@ def _first_kept(folder: str) -> tuple[Path, int] | None:
             for path, found in log:
                 if isinstance(found, SegmentBatch) and found.crc_ok:
                     return path, found.base_offset
-                if found is not None:
+                if found is not None and not isinstance(found, Gone):
                     break
     return paths[0], int(paths[0].stem)
 
 
 def _batch_rows(
     place: tuple[Any, ...],
-    log: Iterator[tuple[Path, SegmentBatch | Torn | None]],
+    log: Iterator[tuple[Path, SegmentBatch | Torn | Gone | None]],
     flushed: int,
     *,
     is_compacted: bool,
@@ -222,6 +225,9 @@ def _batch_rows(
                 yield (*place, begins, None, None, None, None, True, None, path.name, 0, misnamed)
         before = path
         end = max(end, int(path.stem))
+        if isinstance(found, Gone):
+            yield (*place, end, found.end_offset - 1, *_NO_BATCH, False, 0, path.name, 0, _DELETED)
+            continue
         if found is None:
             yield (*place, end, None, None, None, None, False, 0, path.name, 0, None)
             continue
@@ -244,12 +250,12 @@ def _batch_rows(
 
 
 def _record_rows(
-    place: tuple[Any, ...], found: SegmentBatch | Torn | None, segment: str
+    place: tuple[Any, ...], found: SegmentBatch | Torn | Gone | None, segment: str
 ) -> Iterator[tuple[Any, ...]]:
     if isinstance(found, Torn):
         yield (*place, None, None, None, None, None, segment, found.position, found.reason)
         return
-    if found is None or found.is_control:
+    if found is None or isinstance(found, Gone) or found.is_control:
         return
     problem: str | None = None
     rows: Iterable[SegmentRow] = ()

@@ -6,10 +6,13 @@ Reads only; what cannot be read is reported and passed over, no error.
 
 import math
 import mmap
+import os
 import struct
 import zlib
 from collections.abc import Collection, Generator, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +32,9 @@ _LENGTH = struct.Struct(">i")
 _RELATIVE_OFFSET_MAX = (1 << 31) - 1
 _COMPRESSION_BITS = 0x07
 _CONTROL_BIT = 0x20
+#: Small segments are read as a copy: a follower that truncates a file takes the pages of a map away, which
+#: ends the process.
+_COPIED_BYTES_MAX = 2 << 20
 #: Most bytes that one compressed batch may unpack to: brokers take none that gives more.
 UNPACKED_BYTES_MAX = 64 << 20
 
@@ -73,6 +79,14 @@ class Torn:
 
     position: int
     reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """A segment that the broker has deleted since its folder was listed."""
+
+    #: the first offset of the segment behind it
+    end_offset: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,7 +339,9 @@ def replica_folders(log_dirs: dict[str, int], topics: frozenset[str] | None = No
     for log_dir, broker in sorted(log_dirs.items()):
         for folder in sorted(Path(log_dir).iterdir()):
             topic, dash, index = folder.name.rpartition("-")
-            if not dash or not index.isdecimal() or not folder.is_dir() or folder.name == METADATA_FOLDER:
+            # `t-00` is no broker's
+            is_number = index.isdecimal() and index == str(int(index))
+            if not dash or not is_number or not folder.is_dir() or folder.name == METADATA_FOLDER:
                 continue
             if topics is None or topic in topics:
                 found.append(ReplicaFolder(broker, topic, int(index), str(folder)))
@@ -341,8 +357,21 @@ def has_replicas(log_dir: str, topics: Collection[str]) -> bool:
 
 
 def segment_paths(folder: str) -> list[Path]:
-    """The segment files of a partition folder in offset order."""
-    return sorted(path for path in Path(folder).iterdir() if path.suffix == ".log" and path.stem.isdecimal())
+    """The segment files of a partition folder in offset order; [] when there is no such folder any more."""
+    try:
+        files = list(Path(folder).iterdir())
+    except FileNotFoundError:
+        return []
+    return sorted(path for path in files if path.suffix == ".log" and path.stem.isdecimal())
+
+
+def segment_bytes(folder: str) -> int:
+    """What the segments of a partition folder have; those that are deleted meanwhile have nothing."""
+    found = 0
+    for path in segment_paths(folder):
+        with suppress(FileNotFoundError):
+            found += path.stat().st_size
+    return found
 
 
 def was_compacted(folder: str) -> bool:
@@ -350,20 +379,29 @@ def was_compacted(folder: str) -> bool:
     return (Path(folder) / _COMPACTED).exists()
 
 
-def read_log(folder: str) -> Generator[tuple[Path, SegmentBatch | Torn | None], None, None]:
+def read_log(folder: str) -> Generator[tuple[Path, SegmentBatch | Torn | Gone | None], None, None]:
     """What is in the segments of a partition folder in log order, None for an empty one.
 
     Compaction writes neighbours as one segment, and deletes the others after that: a crash in between leaves
-    them, until the next start finds them. They are passed over here as there.
+    them, until the next start finds them. They are passed over here as there. A last segment that is deleted
+    meanwhile was truncated, and never was.
     """
     before: Path | None = None
     end = 0
-    for path in segment_paths(folder):
-        if before is not None and int(path.stem) < end and _is_within(path, before, end):
-            continue
+    paths = segment_paths(folder)
+    for path, following in zip_longest(paths, paths[1:]):
         last: SegmentBatch | Torn | None = None
-        for last in _read_file(path):
-            yield path, last
+        try:
+            if before is not None and int(path.stem) < end and _is_within(path, before, end):
+                continue
+            for last in _read_file(path):
+                yield path, last
+        except FileNotFoundError:
+            if os.path.lexists(path):
+                raise  # a link to nothing
+            if following is not None:
+                yield path, Gone(int(following.stem))
+            continue
         before = path
         # only a last batch that is whole says where a segment ends
         end = last.last_offset + 1 if isinstance(last, SegmentBatch) and last.crc_ok else 0
@@ -371,11 +409,14 @@ def read_log(folder: str) -> Generator[tuple[Path, SegmentBatch | Torn | None], 
 
 def _read_file(path: Path) -> Iterator[SegmentBatch | Torn | None]:
     with path.open("rb") as file:
-        if path.stat().st_size == 0:
+        size_bytes = os.fstat(file.fileno()).st_size
+        if size_bytes == 0:
             yield None
-            return
-        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            yield from read_segment(data, int(path.stem))
+        elif size_bytes <= _COPIED_BYTES_MAX:
+            yield from read_segment(file.read(), int(path.stem))
+        else:
+            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+                yield from read_segment(data, int(path.stem))
 
 
 def _is_within(path: Path, before: Path, end: int) -> bool:

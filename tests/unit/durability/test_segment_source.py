@@ -1,5 +1,7 @@
 """Which bytes of a replica count as damaged, and which as the tail that a power cut leaves."""
 
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -7,7 +9,7 @@ import pytest
 pytest.importorskip("pyspark", reason="needs the extra `spark`")
 
 from holdfast.durability.segment_source import BATCH_SCHEMA, folder_rows, grouped
-from holdfast.durability.segments import ReplicaFolder
+from holdfast.durability.segments import ReplicaFolder, replica_folders
 from holdfast.protocol.record_batch import Record, encode_batch
 
 _COLUMNS = [item.split()[0] for item in BATCH_SCHEMA.split(", ")]
@@ -150,3 +152,59 @@ def test_a_segment_whose_name_is_not_where_its_first_batch_begins_is_damage(
 def test_a_segment_whose_first_batch_is_missing_has_its_right_name(tmp_path: Path) -> None:
     """The hole says it all."""
     assert damage(tmp_path, (0, FIRST), (5, THIRD)) == []
+
+
+def read_while(
+    folder: Path, change: Callable[[Path], object], *, epochs: str
+) -> list[tuple[int, int, str | None]]:
+    """(first offset, last offset, problem) of a log of three segments; `change` happens behind the first
+    batch that is read."""
+    place = folder / "t-0"
+    place.mkdir()
+    (place / "leader-epoch-checkpoint").write_text(epochs)
+    for base_offset, content in ((0, FIRST), (5, SECOND), (10, THIRD)):
+        (place / f"{base_offset:020}.log").write_bytes(content)
+    rows: list[tuple[int, int, str | None]] = []
+    for row in folder_rows(ReplicaFolder(1, "t", 0, str(place)), by_batch=True):
+        if not rows:
+            change(place)
+        shown = dict(zip(_COLUMNS, row, strict=True))
+        assert not shown["damaged"]
+        rows.append((shown["base_offset"], shown["last_offset"], shown["problem"]))
+    return rows
+
+
+def test_segments_that_are_deleted_while_a_log_is_read_leave_no_hole(tmp_path: Path) -> None:
+    deleted = "the segment was deleted while the log was read"
+    rows = read_while(tmp_path, lambda place: (place / f"{5:020}.log").unlink(), epochs="0\n1\n1 0\n")
+    assert rows == [(0, 4, None), (5, 9, deleted), (10, 14, None)]
+
+
+def test_a_last_segment_that_is_truncated_away_meanwhile_never_was(tmp_path: Path) -> None:
+    rows = read_while(tmp_path, lambda place: (place / f"{10:020}.log").unlink(), epochs="0\n1\n1 0\n")
+    assert rows == [(0, 4, None), (5, 9, None)]
+
+
+def test_a_replica_that_is_removed_while_it_is_read_ends_there(tmp_path: Path) -> None:
+    rows = read_while(tmp_path, shutil.rmtree, epochs="0\n1\n1 0\n")
+    assert rows == [(0, 4, None), (5, 9, "the segment was deleted while the log was read")]
+
+
+def test_a_replica_that_is_gone_has_no_batches(tmp_path: Path) -> None:
+    assert list(folder_rows(ReplicaFolder(1, "t", 0, str(tmp_path / "t-0")), by_batch=True)) == []
+
+
+def test_a_link_to_nothing_was_not_deleted_by_a_broker(tmp_path: Path) -> None:
+    place = tmp_path / "t-0"
+    place.mkdir()
+    (place / f"{0:020}.log").write_bytes(FIRST)
+    (place / f"{5:020}.log").symlink_to(tmp_path / "nothing")
+    (place / f"{10:020}.log").write_bytes(THIRD)
+    with pytest.raises(FileNotFoundError):
+        list(folder_rows(ReplicaFolder(1, "t", 0, str(place)), by_batch=True))
+
+
+def test_folders_that_no_broker_makes_are_no_replicas(tmp_path: Path) -> None:
+    for name in ("t-0", "t-00", "t-\u0661", "t", "t-x"):
+        (tmp_path / name).mkdir()
+    assert [folder.path for folder in replica_folders({str(tmp_path): 1})] == [str(tmp_path / "t-0")]
