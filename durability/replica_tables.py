@@ -4,7 +4,8 @@ Reads small files here and segments on workers. A folder that is none of the clu
 compared: brokers leave such ones when a partition moves away, or a topic was deleted while they were down.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -32,6 +33,12 @@ from holdfast.durability.segments import (
 )
 from holdfast.durability.stray_records import StrayReader
 
+#: Brokers write the checkpoint every 5 s (`replica.high.watermark.checkpoint.interval.ms`).
+_FIRST_MARKS_S = 8.0
+_PAUSE_S = 0.25
+
+#: Topic and partition.
+_Place = tuple[str, int]
 _EpochRow = tuple[int, str, int, int | None, int, int | None, int]
 
 
@@ -40,7 +47,8 @@ class _Found:
     """What the folders of log dirs say, without their segments."""
 
     marks: list[tuple[int, str, int, int]] = field(default_factory=list)
-    epochs: list[_EpochRow] = field(default_factory=list)
+    #: (folder, what of it was flushed), where there is something flushed
+    flushed: list[tuple[ReplicaFolder, int]] = field(default_factory=list)
     #: folders that are compared
     paths: list[str] = field(default_factory=list)
     #: folders of replicas that the metadata does not have, and of other topics of the same name
@@ -65,25 +73,29 @@ def replica_tables(
     *,
     is_foreign: bool,
     is_told: Callable[[], bool],
+    look_again: Callable[[], Mapping[str, TopicLook]],
 ) -> dict[str, Any]:
     """Tables of `judge` by name, and doubts and notes; none without log dirs.
 
-    `is_told` is asked when everything was read: the ledger has not grown since it was read.
+    `look_again` is asked when the files were read: a broker that has left the ISR until then may have removed
+    its replica before. `is_told` is asked when everything was read: the ledger has not grown since it was
+    read. Raises: ClientError, ReadFailed.
     """
     if not log_dirs:
         return {}
     paths = [(broker, path) for broker, text in sorted(log_dirs.items()) for path in text.split(",")]
-    members = [
-        (broker, topic, index, broker in partition.isr)
+    members = {
+        (broker, topic, index): broker in partition.isr
         for topic, seen in sorted(looks.items())
         for index, partition in sorted(seen.partitions.items())
         for broker in partition.replicas
         if broker in log_dirs
-    ]
+    }
     found = _Found()
     there = [f"{broker}={path}" for broker, path in paths if Path(path).is_dir()]
     for broker, path in paths:
-        _look_into(found, broker, path, looks, {member[:3] for member in members}, cluster_id)
+        _look_into(found, broker, path, looks, members, cluster_id)
+    epochs = _epochs(found)
     folders = ",".join(there or (f"{broker}={path}" for broker, path in paths))
     if isinstance(scale, Little):
         batches = scale.table(spark, replicas_here(folders, looks, found.paths))
@@ -92,11 +104,20 @@ def replica_tables(
         read = read.option("topics", ",".join(sorted(looks))).option("folders", "\n".join(found.paths))
         # several rules look at it, and files of a live broker change
         batches = read.load(folders).cache()
+        batches.count()
+    later = look_again()
+    _pass_over_what_is_gone(found)
+    # a log that was truncated since had other epochs when its batches were read
+    truncated_since = epochs.difference(_epochs(found))
     return {
         "replica": batches,
         "marks": scale.rows(spark, found.marks, MARKS_SCHEMA),
-        "epochs": scale.rows(spark, found.epochs, EPOCHS_SCHEMA),
-        "members": scale.rows(spark, members, MEMBERS_SCHEMA),
+        "epochs": scale.rows(spark, sorted(epochs - truncated_since, key=str), EPOCHS_SCHEMA),
+        "members": scale.rows(
+            spark,
+            [(*place, is_in_sync and _is_in_sync(later, *place)) for place, is_in_sync in members.items()],
+            MEMBERS_SCHEMA,
+        ),
         "strays": partial(_strays, spark, scale, StrayReader(dict(log_dirs), is_foreign), is_told),
         "replicas_assigned": sum(
             len(partition.replicas) for seen in looks.values() for partition in seen.partitions.values()
@@ -117,12 +138,12 @@ def _look_into(
     broker: int,
     path: str,
     looks: Mapping[str, TopicLook],
-    members: set[tuple[int, str, int]],
+    members: Collection[tuple[int, str, int]],
     cluster_id: str,
 ) -> None:
     """Add what one log dir says."""
     flushed = recovery_points(path)  # first: what it says is flushed has its epochs stored
-    marks = high_watermarks(path)
+    marks = marks_of(path, {member[1:] for member in members if member[0] == broker}, flushed or {})
     if marks is None and has_replicas(path, looks):
         found.doubts.append(
             f"{path} of broker {broker} has no whole {HIGH_WATERMARKS}: nothing of it was compared"
@@ -158,24 +179,78 @@ def _look_into(
                 found.marked_0.append(folder.path)
         elif marks is not None and until > 0:
             found.without_marks.append(folder.path)
-        _take_epochs(found, folder, until)
+        if until:
+            found.flushed.append((folder, until))
+            if leader_epochs(folder.path) is None:
+                found.without_epochs.append(folder.path)
 
 
-def _take_epochs(found: _Found, folder: ReplicaFolder, until: int) -> None:
-    """Add the rows of a replica's leader epoch checkpoint, where there is something flushed to compare."""
-    epochs = leader_epochs(folder.path) if until else ()
-    if epochs is None:
-        found.without_epochs.append(folder.path)
-        return
-    place = (folder.broker, folder.topic, folder.partition)
-    if until and not epochs:
-        found.epochs.append((*place, None, 0, None, until))
-    ends = [*(start for _, start in epochs[1:]), None]
-    found.epochs += [
-        (*place, epoch, start, end, until)
-        for (epoch, start), end in zip(epochs, ends, strict=False)
-        if start < until
-    ]
+def marks_of(
+    log_dir: str,
+    members: Collection[_Place],
+    flushed: Mapping[_Place, int],
+    pause: Callable[[float], object] = time.sleep,
+) -> dict[_Place, int] | None:
+    """The checkpointed high watermarks of a log dir; None without them. What a broker writes some seconds
+    after it has begun with a replica, or has recovered one, is waited for.
+
+    `members`: whose replicas should be there. `flushed`: recovery points.
+    """
+    waited_s = 0.0
+    marks = high_watermarks(log_dir)
+    while waited_s < _FIRST_MARKS_S and _may_come(log_dir, marks, members, flushed):
+        pause(_PAUSE_S)
+        waited_s += _PAUSE_S
+        marks = high_watermarks(log_dir)
+    return marks
+
+
+def _may_come(
+    log_dir: str,
+    marks: Mapping[_Place, int] | None,
+    members: Collection[_Place],
+    flushed: Mapping[_Place, int],
+) -> bool:
+    """The broker may run, and has not yet told the high watermarks of replicas that are there."""
+    if was_stopped_cleanly(log_dir):
+        return False
+    there = [place for place in members if (Path(log_dir) / f"{place[0]}-{place[1]}").is_dir()]
+    if marks is not None:
+        return any(flushed.get(place, 0) > 0 and place not in marks for place in there)
+    is_new = not any((Path(log_dir) / name).exists() for name in (HIGH_WATERMARKS, RECOVERY_POINTS))
+    return is_new and bool(there)
+
+
+def _epochs(found: _Found) -> set[_EpochRow]:
+    """What the leader epoch checkpoints say now of what was flushed."""
+    rows: set[_EpochRow] = set()
+    for folder, until in found.flushed:
+        epochs = leader_epochs(folder.path)
+        if epochs is None:
+            continue
+        place = (folder.broker, folder.topic, folder.partition)
+        if not epochs:
+            rows.add((*place, None, 0, None, until))
+        # where the next one begins, unless that is behind all that is compared
+        ends = [*(start if start < until else None for _, start in epochs[1:]), None]
+        rows.update(
+            (*place, epoch, start, end, until)
+            for (epoch, start), end in zip(epochs, ends, strict=False)
+            if start < until
+        )
+    return rows
+
+
+def _pass_over_what_is_gone(found: _Found) -> None:
+    """Replicas that were removed while log dirs were read have no files that could be understood."""
+    for folders in (found.without_epochs, found.without_id, found.without_marks):
+        folders[:] = [folder for folder in folders if Path(folder).is_dir()]
+
+
+def _is_in_sync(looks: Mapping[str, TopicLook], broker: int, topic: str, index: int) -> bool:
+    return (
+        topic in looks and index in looks[topic].partitions and broker in looks[topic].partitions[index].isr
+    )
 
 
 def _doubts(found: _Found) -> tuple[str, ...]:

@@ -203,6 +203,7 @@ def _compared(
             id_of_cluster(options.bootstrap_servers, options.timeout_ms) if options.log_dirs else "",
             is_foreign=options.is_foreign,
             is_told=lambda: _is_whole(options.ledger, sizes),
+            look_again=lambda: look(options.bootstrap_servers, totals.topics, options.timeout_ms),
         )
         with seconds.timed("compare", "Spark reads the topics and compares"):
             kept, expired = _without_expired(sends, ranges)

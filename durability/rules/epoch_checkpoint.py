@@ -10,7 +10,7 @@ from holdfast.durability.rules.rule import NO_SEND, Looks, Rule
 RULE = Rule(
     name="epoch_checkpoint",
     meaning="leader epoch checkpoint is not what batches say",
-    false_alarm="files of a running broker, of a log that was truncated while they were read",
+    false_alarm="files that were copied from a running broker while it truncated the log",
     looks=Looks.EPOCHS,
     sql=f"""
         SELECT topic, partition, base_offset AS offset, {NO_SEND},

@@ -1,6 +1,7 @@
 """Rule 23: a replica that the metadata has in the ISR lacks what was acknowledged and is served.
 
-The ISR is asked for after the ledger was read, and files are read after that.
+The ISR is asked for after the ledger was read, then files are read, then it is asked for again: who is not in
+both has perhaps moved away.
 """
 
 from holdfast.durability.rules.rule import END_OF_ROW, NO_SEND, Looks, Rule
@@ -8,7 +9,8 @@ from holdfast.durability.rules.rule import END_OF_ROW, NO_SEND, Looks, Rule
 RULE = Rule(
     name="incomplete",
     meaning="in-sync replica without acknowledged records",
-    false_alarm="the broker lost power, or its files were copied, after the ISR was asked for",
+    false_alarm="the broker lost power while its files were read, and was in the ISR again; files that were "
+    "copied before the ledger was",
     looks=Looks.MEMBERS,
     sql=f"""
         SELECT topic, partition, coalesce(log_end, 0) AS offset, {NO_SEND},

@@ -64,8 +64,10 @@ class PlantedLogs:
         replicas: tuple[int, ...] = (NODE_ID,),
         first_ends: Mapping[tuple[str, int], int] | None = None,
         compacted: Sequence[str] = (),
+        leaving: Sequence[int] = (),
     ) -> None:
-        """`replicas`: as the metadata has them, all in sync. `first_ends`: what the first question about a
+        """`replicas`: as the metadata has them, all in sync, but for those `leaving` only until they were
+        described once. `first_ends`: what the first question about a
         partition's end is answered, as if records came in afterwards. `compacted`: topics."""
         self._compacted = set(compacted)
         #: topics, and partitions, that metadata does not have
@@ -73,6 +75,8 @@ class PlantedLogs:
         #: topic -> why its configs are not told
         self._refused_configs: dict[str, ErrorCode] = {}
         self._replicas = replicas
+        self._isr = replicas
+        self._leaving = set(leaving)
         self._first_ends = dict(first_ends or {})
         #: partitions that have nothing to say from this offset on, although they claim a later end
         self._silent_from = dict(silent_from or {})
@@ -227,15 +231,15 @@ class PlantedLogs:
                 code = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
                 rows.append(DescribedTopic(code, name, bytes(16), False, (), ()))
                 continue
-            all_of_them = self._replicas
             partitions = tuple(
                 DescribedPartition(
-                    0, index, NODE_ID, epoch, 0, all_of_them, all_of_them, (), (), NODE_ID, 1, 0, ()
+                    0, index, NODE_ID, epoch, 0, self._replicas, self._isr, (), (), NODE_ID, 1, 0, ()
                 )
                 for index in self._partitions(name)
                 for epoch in [self._described_epoch(name, index)]
             )
             rows.append(DescribedTopic(0, name, self._ids[name], False, (), partitions))
+        self._isr = tuple(broker for broker in self._isr if broker not in self._leaving)
         exchange.respond(DescribeTopicPartitionsResponse(0, None, tuple(rows), None))
 
     def _list_offsets(self, exchange: Exchange) -> None:

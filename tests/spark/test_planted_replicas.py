@@ -378,6 +378,20 @@ def test_a_ledger_that_grows_calls_nothing_never_sent(spark: Any, tmp_path: Path
     assert verdict.exit_code == 0, verdict.as_text()
 
 
+def test_a_replica_that_left_the_isr_while_files_were_read_may_be_gone(spark: Any, tmp_path: Path) -> None:
+    """A reassignment removes it, or the broker loses power: then it is in sync no more."""
+    run = Plain.sound()
+    del run.replicas[3]
+    ledger, dirs = run.write(tmp_path)
+    (tmp_path / "broker-3").mkdir()
+    dirs[3] = str(tmp_path / "broker-3")
+    logs = {(TOPIC, index): batches for index, batches in run.batches().items()}
+    with PlantedLogs(logs, replicas=(1, 2, 3), leaving=(3,)) as node:
+        options = ValidateOptions(str(ledger), node.address, log_dirs=dirs, timeout_ms=60_000)
+        verdict = validate(spark, options)
+    assert verdict.exit_code == 0, verdict.as_text()
+
+
 @pytest.mark.parametrize(
     "name",
     [pytest.param(name, marks=() if fault.is_fast else pytest.mark.long) for name, fault in REPLICAS.items()],
