@@ -45,7 +45,7 @@ class ProduceInParts:
     def let_go(self) -> None:
         """A part's records are in the log."""
         self._held -= 1
-        if not self._held and self.whole.is_open:
+        if not self._held:
             self.whole.let_go()
 
     def decided(self) -> None:

@@ -99,3 +99,17 @@ async def test_a_write_with_acks_0_in_parts_has_no_answer() -> None:
     answer(other)
     await settle()
     assert (peer.answered_ids, peer.is_lost, node.server.in_flight_count) == ([2], False, 0)
+
+
+async def test_a_write_in_parts_gives_back_its_room_also_when_its_peer_has_gone() -> None:
+    node = KafkaNode()
+    peer = await node.peer()
+    used = node.server.shares.memory.used_bytes
+    await send(node, peer, write(1))
+    assert peer.connection is not None
+    peer.connection.close()
+    await settle()
+    assert sum(used.values()) > 0
+    for one in node.parked:
+        one.let_go()
+    assert sum(used.values()) == 0
