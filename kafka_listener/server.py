@@ -350,6 +350,8 @@ class KafkaConnection(ServerConnection):
         self._is_beginning = False
         #: the parts of it, if it is a write
         self._in_parts: ProduceInParts | None = None
+        #: the node ends for an error: the broker is given nothing more
+        self._is_silent = False
 
     def new_decoder(self) -> FrameDecoder:
         return KafkaFrameDecoder(self.server.limits.frame_max_bytes)
@@ -419,7 +421,7 @@ class KafkaConnection(ServerConnection):
         if not exchange.is_answered:
             exchange.handled(self.now_ns())
         write, self._in_parts = self._in_parts, None
-        while write is not None and write.begin_next(self._give):
+        while write is not None and not self._is_silent and write.begin_next(self._give):
             await self._clock.sleep(0)
         self._is_beginning = False
         self.go_on_soon()
@@ -452,7 +454,12 @@ class KafkaConnection(ServerConnection):
             self.server.handlers[exchange.api_key](exchange)
         except Exception as error:  # noqa: BLE001  not swallowed: it ends the node, with its own traceback
             self.server.stop_node(exchange.api_key.name, error)
+            self._is_silent = True
             self.abort()
+
+    def fall_silent(self) -> None:
+        self._is_silent = True
+        super().fall_silent()
 
     def ask_later(self, exchange: KafkaExchange) -> None:
         """Give the open question to the broker once more, in a while."""

@@ -2,10 +2,12 @@
 
 from typing import Any
 
+import pytest
 from kio.serial import entity_reader
 
 from holdfast.kafka_listener.core.api_table import KafkaApi, response_type
 from holdfast.kafka_listener.core.produce_in_parts import BATCHES_A_TURN
+from holdfast.kafka_listener.server import KafkaExchange
 from holdfast.protocol.api_keys import ApiKey
 from holdfast.protocol.errors import ErrorCode
 from holdfast.runtime.memory.machine import settle
@@ -113,3 +115,36 @@ async def test_a_write_in_parts_gives_back_its_room_also_when_its_peer_has_gone(
     for one in node.parked:
         one.let_go()
     assert sum(used.values()) == 0
+
+
+@pytest.mark.parametrize("end", ["the broker fails", "the node falls silent"])
+async def test_no_part_of_a_write_is_begun_after_an_error_that_ends_the_node(
+    end: str, failures_logged: list[str]
+) -> None:
+    node = KafkaNode()
+    peer = await node.peer()
+    begun: list[KafkaExchange] = []
+
+    def on_request(part: KafkaExchange) -> None:
+        begun.append(part)
+        if end == "the broker fails":
+            raise RuntimeError("a dead disk")
+        node.server.fall_silent()
+
+    node.on_request = on_request
+    await send(node, peer, write(1))
+    assert len(begun) == 1
+
+
+async def test_each_part_of_a_write_is_begun_although_its_peer_goes() -> None:
+    node = KafkaNode()
+    peer = await node.peer()
+
+    def on_request(part: KafkaExchange) -> None:
+        node.parked.append(part)
+        assert peer.connection is not None
+        peer.connection.close()
+
+    node.on_request = on_request
+    await send(node, peer, write(1))
+    assert len(node.parked) == 3
