@@ -7,9 +7,11 @@ broker's handlers. Parts begin in order, and nothing that came later over the co
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from holdfast.metadata.ids import PartitionId
 from holdfast.protocol.api_keys import ApiKey
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.produce import (
+    NAMED_TWICE,
     ProducePartition,
     ProducePartitionResponse,
     ProduceRequest,
@@ -26,13 +28,28 @@ class ProduceInParts:
     def __init__(self, whole: Any) -> None:
         request: ProduceRequest = whole.message
         self.whole = whole
-        rows = request.partitions
+        #: {place in the request: partition} of each batch of a partition that has one before
+        self._repeated: dict[int, PartitionId] = {}
+        rows = self._without_repeated(request.partitions)
         self._parts = [
             ProducePart(self, request, rows[start : start + BATCHES_A_TURN])
             for start in range(0, len(rows), BATCHES_A_TURN)
         ]
         self._begun = 0
         self._held = self._undecided = len(self._parts)
+
+    def _without_repeated(self, batches: Sequence[ProducePartition]) -> list[ProducePartition]:
+        """Two parts may have batches of the same partition; the broker sees that within one of them only."""
+        seen: set[PartitionId] = set()
+        first: list[ProducePartition] = []
+        for place, row in enumerate(batches):
+            key = PartitionId(row.topic_id, row.partition_index)
+            if key in seen:
+                self._repeated[place] = key
+            else:
+                seen.add(key)
+                first.append(row)
+        return first
 
     def begin_next(self, ask: Callable[[Any], None]) -> bool:
         """Ask about the next part; True when it is not the last one."""
@@ -54,12 +71,27 @@ class ProduceInParts:
         if self._undecided:
             return
         reason = next((part.reason for part in self._parts if part.reason is not None), None)
+        has_answer = any(part.rows is not None for part in self._parts)
+        if reason is None and not has_answer and self._repeated:
+            reason = f"a write with acks 0 was refused with INVALID_REQUEST: {NAMED_TWICE}"
         if reason is not None:
             self.whole.hang_up(reason)
-        elif all(part.rows is None for part in self._parts):
-            self.whole.drop()
+        elif has_answer:
+            rows = [row for part in self._parts for row in part.rows or ()]
+            self.whole.respond(ProduceResponse(tuple(self._with_repeated(rows))))
         else:
-            self.whole.respond(ProduceResponse(tuple(row for part in self._parts for row in part.rows or ())))
+            self.whole.drop()
+
+    def _with_repeated(self, rows: Sequence[ProducePartitionResponse]) -> Sequence[ProducePartitionResponse]:
+        """One row for each batch of the request, in its order."""
+        if not self._repeated:
+            return rows
+        answered = iter(rows)
+        places = range(len(rows) + len(self._repeated))
+        return [
+            next(answered) if key is None else _refused(key, ErrorCode.INVALID_REQUEST, NAMED_TWICE)
+            for key in map(self._repeated.get, places)
+        ]
 
 
 class ProducePart:
@@ -71,7 +103,7 @@ class ProducePart:
         self, of: ProduceInParts, request: ProduceRequest, batches: Sequence[ProducePartition]
     ) -> None:
         self._of = of
-        self._keys = [(row.topic_id, row.partition_index) for row in batches]
+        self._keys = [PartitionId(row.topic_id, row.partition_index) for row in batches]
         self.api_key = ApiKey.PRODUCE
         self.client_id: str = of.whole.client_id
         self.message: ProduceRequest | None = ProduceRequest(
@@ -99,7 +131,7 @@ class ProducePart:
 
     def fail(self, error_code: ErrorCode, text: str) -> None:
         """The broker refuses the part."""
-        self.rows = [ProducePartitionResponse(*key, error_code, text, -1, -1, -1, -1) for key in self._keys]
+        self.rows = [_refused(key, error_code, text) for key in self._keys]
         self._done()
 
     def drop(self) -> None:
@@ -114,3 +146,7 @@ class ProducePart:
     def _done(self) -> None:
         self.let_go()
         self._of.decided()
+
+
+def _refused(key: PartitionId, error_code: ErrorCode, text: str) -> ProducePartitionResponse:
+    return ProducePartitionResponse(*key, error_code, text, -1, -1, -1, -1)

@@ -13,6 +13,9 @@ from holdfast.protocol.schema.fields import (
     uuid,
 )
 
+#: Why a second batch of a partition is refused.
+NAMED_TWICE = "send one batch per partition and request"
+
 
 @message
 class ProducePartition:

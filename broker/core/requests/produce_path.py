@@ -30,6 +30,7 @@ from holdfast.metadata.ids import PartitionId
 from holdfast.protocol.batch_validation import header_fault
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.produce import (
+    NAMED_TWICE,
     ProducePartition,
     ProducePartitionResponse,
     ProduceRequest,
@@ -120,7 +121,7 @@ class ProducePath:
             elif is_cut_off:
                 refusal = ErrorCode.NOT_LEADER_OR_FOLLOWER, _CUT_OFF
             elif key in context.index_of:
-                refusal = (ErrorCode.INVALID_REQUEST, "send one batch per partition and request")
+                refusal = ErrorCode.INVALID_REQUEST, NAMED_TWICE
             else:
                 context.index_of[key] = index
                 checked = self._check(partition, row, acks)

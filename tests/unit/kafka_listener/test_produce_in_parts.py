@@ -1,5 +1,6 @@
 """A write of very many batches: parts towards the broker, one answer to the client."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -17,9 +18,9 @@ from tests.unit.kafka_listener.test_server import (
     KafkaPeer,
     answer,
     init_producer_id,
-    produce,
+    request,
 )
-from tests.unit.kafka_listener.test_translations import answer_of
+from tests.unit.kafka_listener.test_translations import BATCH, answer_of
 
 #: Batches of a write that needs three parts.
 MANY = 2 * BATCHES_A_TURN + 100
@@ -32,7 +33,14 @@ async def send(node: KafkaNode, peer: KafkaPeer, *data: bytes) -> None:
 
 
 def write(correlation_id: int, acks: int = -1, count: int = MANY) -> bytes:
-    return produce(correlation_id, acks, *["t"] * (count - 1))
+    return write_of_one_topic(correlation_id, acks, range(count))
+
+
+def write_of_one_topic(correlation_id: int, acks: int, indexes: Sequence[int]) -> bytes:
+    rows = [{"index": index, "records": BATCH} for index in indexes]
+    topics = [{"name": "t", "partition_data": rows}]
+    fields = {"transactional_id": None, "acks": acks, "timeout": 1, "topic_data": topics}
+    return request(KafkaApi.PRODUCE, 9, correlation_id, fields)
 
 
 def codes(frame: bytes) -> list[int]:
@@ -148,3 +156,22 @@ async def test_each_part_of_a_write_is_begun_although_its_peer_goes() -> None:
     node.on_request = on_request
     await send(node, peer, write(1))
     assert len(node.parked) == 3
+
+
+@pytest.mark.parametrize("acks", [-1, 0])
+async def test_a_second_batch_of_a_partition_is_refused_also_when_it_is_in_another_part(acks: int) -> None:
+    node = KafkaNode()
+    peer = await node.peer()
+    indexes = [*range(600), 0, 600, 599]
+    await send(node, peer, write_of_one_topic(1, acks, indexes))
+    assert [row.partition_index for one in node.parked for row in one.message.partitions] == [*range(601)]
+    for one in node.parked:
+        if acks:
+            one.respond(answer_of(one.message))
+        else:
+            one.drop()
+    await settle()
+    assert peer.is_lost == (acks == 0)
+    if acks:
+        twice = int(ErrorCode.INVALID_REQUEST)
+        assert codes(peer.answers[0]) == [*[0] * 600, twice, 0, twice]
