@@ -32,6 +32,7 @@ from holdfast.protocol.api_keys import ApiKey
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.frames import Frame, FrameDecoder
 from holdfast.protocol.messages import API_OF_REQUEST
+from holdfast.protocol.messages.fetch import FetchResponse
 from holdfast.protocol.schema.fields import Buffer
 from holdfast.rpc.core.memory import Charge
 from holdfast.rpc.core.request_stats import RequestStats
@@ -144,7 +145,7 @@ class KafkaExchange(OfConnection):
     def respond(self, message: Any) -> None:
         """The broker's answer to the open question."""
         answer_with, _ = self._take()
-        self._translated(lambda: answer_with(message))
+        self._translated(lambda: answer_with(message), _records_bytes(message) if self.is_large else 0)
 
     async def respond_aside(self, message: Any) -> None:
         """The same with a large message, which is translated beside the event loop."""
@@ -227,17 +228,19 @@ class KafkaExchange(OfConnection):
         self._answer_with = self._refuse_with = None
         return taken
 
-    def _translated(self, translate: Callable[[], Outcome]) -> None:
+    def _translated(self, translate: Callable[[], Outcome], records_bytes: int = 0) -> None:
         if not self.is_open:  # the peer has gone: nothing reads an answer, and no further question is asked
             self._done(ErrorCode.NONE)
         elif self.is_large:
             tasks = self._connection.server.runtime.tasks
-            tasks.start(f"answer {self.request.api.title}", self._translate_aside(translate))
+            self._connection.hold(records_bytes)
+            tasks.start(f"answer {self.request.api.title}", self._translate_aside(translate, records_bytes))
         else:
             self._go_on(self._outcome(translate))
 
-    async def _translate_aside(self, translate: Callable[[], Outcome]) -> None:
+    async def _translate_aside(self, translate: Callable[[], Outcome], records_bytes: int = 0) -> None:
         outcome = await self._connection.server.runtime.tasks.compute(lambda: self._outcome(translate))
+        self._connection.let_go(records_bytes)
         if self.is_open:
             self._go_on(outcome)
         else:  # the peer has gone meanwhile: no further question is asked
@@ -287,6 +290,13 @@ class KafkaExchange(OfConnection):
             error_code, self._arrived_ns, self._started_ns, self._handled_ns, self.answered_ns
         )
         self._connection.done(self)
+
+
+def _records_bytes(message: Any) -> int:
+    """Of the broker's answer."""
+    if type(message) is FetchResponse:
+        return sum(len(row.records) for row in message.partitions)
+    return 0
 
 
 class KafkaServer(Server):
@@ -352,6 +362,8 @@ class KafkaConnection(ServerConnection):
         self._in_parts: ProduceInParts | None = None
         #: the node ends for an error: the broker is given nothing more
         self._is_silent = False
+        #: bytes of records whose answers are written beside the event loop
+        self._records_aside_bytes = 0
 
     def new_decoder(self) -> FrameDecoder:
         return KafkaFrameDecoder(self.server.limits.frame_max_bytes)
@@ -473,6 +485,24 @@ class KafkaConnection(ServerConnection):
         self._clock.call_later(ASKED_AGAIN_MS, again)
 
     # --- answers, in order --------------------------------------------------------------------------------
+
+    @property
+    def unsent_bytes(self) -> int:
+        """Those too that are written now: the next answer gets the room that they leave."""
+        return super().unsent_bytes + self._records_aside_bytes
+
+    def hold(self, records_bytes: int) -> None:
+        """So many bytes of records are in an answer that is written beside the event loop."""
+        if records_bytes:
+            self._records_aside_bytes += records_bytes
+            self._shares.note_unread(self.account, self.unsent_bytes)
+
+    def let_go(self, records_bytes: int) -> None:
+        """That answer is written: it counts once it is sent."""
+        if records_bytes:
+            self._records_aside_bytes -= records_bytes
+            if self.is_open:
+                self._shares.note_unread(self.account, self.unsent_bytes)
 
     def done(self, exchange: KafkaExchange) -> None:
         """Send what no earlier request holds back any more."""

@@ -415,9 +415,9 @@ class ServerConnection:
                     self.cut_off(f"more than {self.server.limits.unread_max_bytes} bytes wait for it to read")
                     return
             if self.account.unread_bytes:  # what was taken before counts as taken, however much comes now
-                self._shares.note_unread(self.account, self._connection.unsent_bytes)
+                self._shares.note_unread(self.account, self.unsent_bytes)
             self._connection.write(out)
-            unsent_bytes = self._connection.unsent_bytes
+            unsent_bytes = self.unsent_bytes
             if unsent_bytes or self.account.unread_bytes:
                 self._shares.note_unread(self.account, unsent_bytes)
             if self._out_times:

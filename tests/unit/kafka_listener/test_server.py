@@ -27,6 +27,7 @@ from holdfast.protocol.messages import APIS
 from holdfast.protocol.messages.metadata import MetadataResponse
 from holdfast.protocol.messages.producer_ids import InitProducerIdResponse
 from holdfast.rpc.server import ServerLimits
+from holdfast.rpc.shares import NodeShares
 from holdfast.runtime.api import Connection, NetworkError
 from holdfast.runtime.memory.machine import memory_runtime, settle
 from tests.unit.kafka_listener.cluster_view import VIEW
@@ -107,14 +108,19 @@ class KafkaPeer:
 class KafkaNode:
     """A listener whose questions to the broker are parked until a test answers them."""
 
-    def __init__(self, limits: ServerLimits = ServerLimits()) -> None:  # noqa: B008  a frozen value
+    def __init__(
+        self,
+        limits: ServerLimits = ServerLimits(),  # noqa: B008  a frozen value
+        memory_bytes: int | None = None,
+    ) -> None:
         self.runtime, self.world = memory_runtime()
         self.parked: list[KafkaExchange] = []
         self.on_request: Callable[[KafkaExchange], None] = self.parked.append
         handlers: dict[ApiKey, Handler] = {
             key: lambda exchange: self.on_request(exchange) for key in APIS if key is not ApiKey.API_VERSIONS
         }
-        self.server = KafkaServer(self.runtime, 1, "KAFKA", handlers, lambda: VIEW, limits)
+        shares = None if memory_bytes is None else NodeShares(self.runtime.clock, memory_bytes)
+        self.server = KafkaServer(self.runtime, 1, "KAFKA", handlers, lambda: VIEW, limits, shares)
         self.port = 0
 
     async def peer(self) -> KafkaPeer:
