@@ -6,10 +6,11 @@ clients expect. Limits are those of `rpc.server`, connections and back pressure 
 the broker.
 """
 
+import asyncio
 import logging
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from holdfast.kafka_listener.core.api_table import KafkaApi
 from holdfast.kafka_listener.core.apis.cluster import versions_fields
@@ -28,6 +29,7 @@ from holdfast.kafka_listener.core.produce_in_parts import ProduceInParts
 from holdfast.kafka_listener.core.schema_writer import Fields
 from holdfast.kafka_listener.core.translation import Ask, ClusterView, HangUp, Outcome
 from holdfast.kafka_listener.core.translations import TRANSLATIONS
+from holdfast.kafka_listener.core.turns_aside import TurnsAside
 from holdfast.protocol.api_keys import ApiKey
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.frames import Frame, FrameDecoder
@@ -42,6 +44,8 @@ from holdfast.rpc.server_connection import ServerConnection
 from holdfast.rpc.shares import NodeShares
 from holdfast.runtime.api import Runtime
 from holdfast.runtime.stats import MetricFamily, MetricKind, Sample
+
+T = TypeVar("T")
 
 _log = logging.getLogger("holdfast.kafka")
 
@@ -239,7 +243,8 @@ class KafkaExchange(OfConnection):
             self._go_on(self._outcome(translate))
 
     async def _translate_aside(self, translate: Callable[[], Outcome], records_bytes: int = 0) -> None:
-        outcome = await self._connection.server.runtime.tasks.compute(lambda: self._outcome(translate))
+        server = self._connection.server
+        outcome = await server.compute(self.connection_id, lambda: self._outcome(translate))
         self._connection.let_go(records_bytes)
         if self.is_open:
             self._go_on(outcome)
@@ -319,6 +324,7 @@ class KafkaServer(Server):
         self.request_stats = {api: RequestStats() for api in KafkaApi}
         #: {(API, version): requests}, the newest version also before it is used
         self.versions = Counter({(api, api.max_version): 0 for api in KafkaApi})
+        self._turns: TurnsAside[asyncio.Future[bool]] = TurnsAside()
 
     def new_connection(self) -> ServerConnection:
         return KafkaConnection(self)
@@ -326,6 +332,31 @@ class KafkaServer(Server):
     def view(self) -> ClusterView:
         """What the broker knows now."""
         return self._view()
+
+    async def compute(self, connection_id: int, work: Callable[[], T]) -> T | None:
+        """`work` beside the event loop, when the connection has its turn; None when it has ended before."""
+        turn: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        if self._turns.enter(connection_id, turn):
+            turn.set_result(True)
+        try:
+            return await self.runtime.tasks.compute(work) if await turn else None
+        finally:
+            if turn.done() and not turn.cancelled() and turn.result():
+                self._next_turn()
+
+    def _next_turn(self) -> None:
+        following = self._turns.leave()
+        while following is not None and following.cancelled():
+            following = self._turns.leave()
+        if following is not None:
+            following.set_result(True)
+
+    def lost(self, connection_id: int) -> None:
+        """The connection has ended: what it waits for is let go at once."""
+        super().lost(connection_id)
+        for turn in self._turns.forget(connection_id):
+            if not turn.cancelled():
+                turn.set_result(False)
 
     def stats(self) -> list[MetricFamily]:
         """As every listener; and which versions are spoken."""
@@ -416,13 +447,15 @@ class KafkaConnection(ServerConnection):
     async def _start_aside(self, parts: RequestHead, frame: Frame, arrived_ns: int, charge: Charge) -> None:
         """Start a request that takes too long for one turn of the event loop."""
         try:
-            request = await self.server.runtime.tasks.compute(lambda: read_request(bytes_of(frame), parts))
+            request = await self.server.compute(
+                self.connection_id, lambda: read_request(bytes_of(frame), parts)
+            )
         except MalformedRequest as error:
             self.release(charge)
             if self.is_open:
                 self._hang_up_for(parts, error)
             return
-        if not self.is_open:  # the peer has gone meanwhile
+        if request is None or not self.is_open:  # the peer has gone meanwhile
             self.release(charge)
             return
         exchange = self._enter(request, arrived_ns, charge)

@@ -1,5 +1,6 @@
 """Answers of large requests: what they count for while they are written beside the event loop."""
 
+import asyncio
 from dataclasses import replace
 
 import pytest
@@ -100,3 +101,59 @@ async def test_an_answer_whose_peer_has_gone_while_it_was_written_counts_for_not
     peer.connection.close()
     await settle()
     assert (unread_bytes(node), node.server.in_flight_count, node.server.connection_count) == (0, 0, 0)
+
+
+async def test_connections_take_turns_in_what_is_done_beside_the_event_loop() -> None:
+    server = KafkaNode().server
+    done: list[str] = []
+
+    async def work(connection_id: int, name: str) -> None:
+        await server.compute(connection_id, lambda: done.append(name))
+
+    await asyncio.gather(work(1, "a1"), work(1, "a2"), work(1, "a3"), work(2, "b1"))
+    assert done == ["a1", "a2", "b1", "a3"]
+
+
+async def test_what_waits_of_a_connection_that_has_ended_is_not_done() -> None:
+    server = KafkaNode().server
+    done: list[str] = []
+
+    async def work(connection_id: int, name: str) -> None:
+        await server.compute(connection_id, lambda: done.append(name))
+
+    await asyncio.gather(
+        server.compute(1, lambda: server.lost(2)), work(2, "b1"), work(2, "b2"), work(1, "a1")
+    )
+    assert done == ["a1"]
+
+
+async def test_work_that_is_cancelled_while_it_waits_holds_up_no_other() -> None:
+    server = KafkaNode().server
+    done: list[str] = []
+
+    async def work(connection_id: int, name: str) -> None:
+        await server.compute(connection_id, lambda: done.append(name))
+
+    tasks = [asyncio.ensure_future(work(number, str(number))) for number in range(3)]
+    await asyncio.sleep(0)
+    tasks[1].cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    await work(1, "3")
+    assert done == ["0", "2", "3"]
+
+
+async def test_others_wait_for_one_large_request_at_most() -> None:
+    node = KafkaNode()
+    peers = [await node.peer() for _ in range(5)]
+    for peer in peers:
+        await peer.send(fetch(1, LARGE))
+    for question in node.parked:
+        answer(question, 1)
+    await asyncio.sleep(0)  # each wants its turn now
+
+    def written() -> int:
+        return sum(question.answer is not None for question in node.parked)
+
+    assert await node.runtime.tasks.compute(written) <= 1
+    await settle()
+    assert written() == len(peers)
