@@ -8,8 +8,9 @@ import re
 import signal
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
@@ -26,6 +27,16 @@ if TYPE_CHECKING:
 _ENDS = (signal.SIGINT, signal.SIGTERM)
 #: Spark does not start with less.
 MEMORY_MIN_MB = 512
+#: {parameter: setting of Spark under which it finds its Kafka source}
+_FOUND_BY = {"packages": "spark.jars.packages", "jars": "spark.jars"}
+#: Parameters that do not go with that source: (option, why not).
+_OF_HOLDFAST = {
+    "ledger": ("--ledger", "values are told apart by --foreign alone"),
+    "state": ("--follow", "only Holdfast's own source is followed"),
+    "log_dirs": ("--log-dirs", "only Holdfast's own files are compared"),
+    "one_clock": ("--one-clock", "lines of --foreign tell no times"),
+    "history": ("--history", "it tells what was done to a cluster of Holdfast's"),
+}
 
 
 @click.command()
@@ -34,6 +45,22 @@ MEMORY_MIN_MB = 512
     "--foreign",
     type=click.Path(exists=True),
     help="The same of any Kafka client, which knows records by the SHA-256 of their values.",
+)
+@click.option(
+    "--source",
+    type=click.Choice(["holdfast", "kafka"]),
+    default="holdfast",
+    show_default=True,
+    help="What reads the log: kafka is Spark's own Kafka source, for --foreign on any cluster that speaks "
+    "Kafka's protocol.",
+)
+@click.option(
+    "--packages",
+    metavar="GROUP:NAME:VERSION[,...]",
+    help="With --source kafka: Maven coordinates of that source, which Spark does not bring along.",
+)
+@click.option(
+    "--jars", metavar="FILE[,FILE]", help="With --source kafka: the same as jars that are here already."
 )
 @click.option(
     "--bootstrap-server",
@@ -127,6 +154,9 @@ MEMORY_MIN_MB = 512
 def command(
     ledger: str | None,
     foreign: str | None,
+    source: str,
+    packages: str | None,  # these two are looked at together, see _spark_settings
+    jars: str | None,
     bootstrap_server: str,
     master: str,
     memory: str | None,
@@ -146,6 +176,7 @@ def command(
     given = ledger or foreign
     if given is None or (ledger and foreign):
         raise click.UsageError("give --ledger or --foreign")
+    spark_settings = _spark_settings(click.get_current_context().params)
     if state is None and (follow_seconds is not None or metrics is not None):
         raise click.UsageError("--follow-seconds and --metrics go with --follow")
     if state is not None and (foreign or log_dirs or report or tables or one_clock or history):
@@ -157,11 +188,8 @@ def command(
         if written is not None and Path(written).resolve().is_relative_to(Path(given).resolve()):
             raise click.UsageError(f"{option} {written} is within the ledger: what is written is no ledger")
     folders = parse_log_dirs(log_dirs)
-    for folder in ",".join(folders.values()).split(",") if folders and master.startswith("local") else ():
-        if not Path(folder).is_dir():
-            raise click.UsageError(f"--log-dirs: {folder} is no folder")
+    _check_folders(folders, master)
     require("spark")
-    from holdfast.cli.inspect.partition_elections import PartitionElections
     from holdfast.cli.inspect.run_history import faults_in
 
     if state is not None:
@@ -187,6 +215,8 @@ def command(
     options = ValidateOptions(
         ledger=given,
         is_foreign=foreign is not None,
+        is_kafka=source == "kafka",
+        spark_settings=spark_settings,
         bootstrap_servers=bootstrap_server,
         log_dirs=folders,
         master=master,
@@ -199,9 +229,35 @@ def command(
         history=faults,
     )
     with Progress() as progress:
-        past = PartitionElections(bootstrap_server, timeout_ms)
-        verdict = run(options, progress.phase, past, past.was_compacted)
+        verdict = run(options, progress.phase, *_past(source, bootstrap_server, timeout_ms))
     _end(verdict, output)
+
+
+def _past(source: str, servers: str, timeout_ms: int) -> tuple[Any, ...]:
+    """Who is asked about elections and about compaction: the metadata log, where there is Holdfast's."""
+    from holdfast.cli.inspect.partition_elections import PartitionElections
+
+    if source == "kafka":
+        return ()
+    past = PartitionElections(servers, timeout_ms)
+    return past, past.was_compacted
+
+
+def _spark_settings(given: Mapping[str, Any]) -> dict[str, str]:
+    """Under which settings Spark finds its Kafka source; `given`: the command's parameters. Raises:
+    click.UsageError for what does not go with the source that is named."""
+    settings = {name: given[option] for option, name in _FOUND_BY.items() if given[option] is not None}
+    if given["source"] == "holdfast":
+        if settings:
+            raise click.UsageError("--packages and --jars go with --source kafka")
+        return {}
+    for option, (name, why) in _OF_HOLDFAST.items():
+        if given[option]:
+            raise click.UsageError(f"{name} does not go with --source kafka: {why}")
+    for jar in (given["jars"] or "").split(","):
+        if jar and not re.match(r"\w+:/", jar) and not Path(jar).is_file():
+            raise click.UsageError(f"--jars: {jar} is no file")
+    return settings
 
 
 def _followed(options: "FollowOptions", metrics: str | None) -> "Verdict":
@@ -242,6 +298,13 @@ def _end(verdict: "Verdict", output: str) -> NoReturn:
     else:
         click.echo(json.dumps(verdict.as_json()) if output == "json" else verdict.as_text())
     sys.exit(verdict.exit_code)
+
+
+def _check_folders(log_dirs: Mapping[int, str], master: str) -> None:
+    """Those that this machine reads have to be there. Raises: click.UsageError."""
+    for folder in ",".join(log_dirs.values()).split(",") if log_dirs and master.startswith("local") else ():
+        if not Path(folder).is_dir():
+            raise click.UsageError(f"--log-dirs: {folder} is no folder")
 
 
 def _checked_memory(text: str | None) -> str | None:

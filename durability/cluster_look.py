@@ -1,8 +1,8 @@
 """What the cluster's metadata says of topics: their ids, how many partitions, which replicas and which are in
-sync. One question, asked after the ledger was read."""
+sync. One question, asked after the ledger was read, and again before anything is said against a topic."""
 
 import asyncio
-from collections.abc import Callable, Collection, Coroutine, Iterable
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -49,6 +49,16 @@ class TopicNow:
 def look(bootstrap_servers: str, topics: Iterable[str], timeout_ms: int) -> dict[str, TopicLook]:
     """Topic -> what is known of it. Raises: ClientError (also for a topic that there is not)."""
     return _asked(bootstrap_servers, lambda admin: _look(admin, sorted(set(topics)), timeout_ms))
+
+
+def check_same(before: Mapping[str, TopicLook], now: Mapping[str, TopicLook]) -> None:
+    """Raises: ClientError for a topic that is another one of its name."""
+    for name, topic in now.items():
+        if name in before and topic.topic_id != before[name].topic_id:
+            raise ClientError(
+                f"topic {name} was deleted and created again while it was judged: its id was "
+                f"{before[name].topic_id} and is {topic.topic_id}"
+            )
 
 
 def why_not_judged(bootstrap_servers: str, topics: Iterable[str], timeout_ms: int) -> str | None:

@@ -15,6 +15,9 @@ RUN, PRODUCER = "foreign", "client"
 OUTCOMES = {"ok": 1, "ok1": 2, "info": 3, "fail": 4}
 _ACKS = {"all": -1, -1: -1, 0: 0, 1: 1}
 _SHA256 = re.compile(r"[0-9a-f]{64}")
+#: As Kafka writes them; librdkafka has + and / where Kafka has - and _.
+_TOPIC_ID = re.compile(r"[A-Za-z0-9+/_-]{22}")
+_AS_KAFKA_HAS_IT = str.maketrans("+/", "-_")
 #: Hexadecimal digits of the hash that become the number, and those behind them that become the checksum.
 _NUMBER_DIGITS, _CHECKSUM_DIGITS = 15, 8
 _OFFSET_MAX, _PARTITION_MAX = (1 << 63) - 1, (1 << 31) - 1
@@ -32,6 +35,8 @@ class ForeignRow(NamedTuple):
     outcome: int | None
     partition: int | None
     offset: int | None
+    #: as Kafka writes it
+    topic_id: str | None = None
 
 
 def foreign_row(line: bytes) -> ForeignRow | str:
@@ -47,18 +52,25 @@ def foreign_row(line: bytes) -> ForeignRow | str:
     partition = row.get("partition")
     if partition is not None and not _is_number(partition, _PARTITION_MAX):
         return f"partition {partition!r} cannot be"
+    topic_id = row.get("topic_id")
+    if topic_id is not None:
+        if not isinstance(topic_id, str) or not _TOPIC_ID.fullmatch(topic_id):
+            return f"topic_id {topic_id!r}: expected 22 characters of base64"
+        topic_id = topic_id.translate(_AS_KAFKA_HAS_IT)
     number, checksum = number_and_checksum(value)
     if row.get("kind") == "invoke":
         acks = row.get("acks")
         if isinstance(acks, bool) or not isinstance(acks, int | str) or acks not in _ACKS:
             return f'acks {acks!r}: expected "all", -1, 1 or 0'
-        return ForeignRow(1, topic, number, checksum, _ACKS[acks], None, partition, None)
+        return ForeignRow(1, topic, number, checksum, _ACKS[acks], None, partition, None, topic_id)
     if row.get("kind") == "complete":
-        return _answer(row, topic, number, partition)
+        return _answer(row, topic, number, partition, topic_id)
     return f"kind {row.get('kind')!r}: expected invoke or complete"
 
 
-def _answer(row: dict[str, Any], topic: str, number: int, partition: int | None) -> ForeignRow | str:
+def _answer(
+    row: dict[str, Any], topic: str, number: int, partition: int | None, topic_id: str | None
+) -> ForeignRow | str:
     outcome, offset = row.get("outcome"), row.get("offset")
     if not isinstance(outcome, str) or outcome not in OUTCOMES:
         return f"outcome {outcome!r}: expected one of {', '.join(OUTCOMES)}"
@@ -69,7 +81,7 @@ def _answer(row: dict[str, Any], topic: str, number: int, partition: int | None)
         return "acknowledged without partition and offset"
     if outcome in ("info", "fail") and has_offset:
         return f"outcome {outcome} with offset {offset}"
-    return ForeignRow(2, topic, number, None, None, OUTCOMES[outcome], partition, offset)
+    return ForeignRow(2, topic, number, None, None, OUTCOMES[outcome], partition, offset, topic_id)
 
 
 def number_and_checksum(sha256: str) -> tuple[int, int]:

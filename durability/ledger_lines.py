@@ -153,7 +153,7 @@ def read_rows(wanted: LedgerRange) -> Iterator[pa.RecordBatch]:
         if isinstance(block, str):
             yield _said(PROBLEM, [block])
         elif wanted.is_foreign:
-            yield from _foreign_rows(wanted, block)
+            yield from _foreign_rows(wanted, block, seen)
         else:
             yield from _rows_of(wanted, block, seen)
     yield from _remarks(seen)
@@ -392,7 +392,7 @@ def _said(kind: int, texts: list[str], topics: list[str] | None = None) -> pa.Re
     return pa.RecordBatch.from_arrays(arrays, schema=ROWS)
 
 
-def _foreign_rows(wanted: LedgerRange, block: _Block) -> Iterator[pa.RecordBatch]:
+def _foreign_rows(wanted: LedgerRange, block: _Block, seen: _Seen) -> Iterator[pa.RecordBatch]:
     first: int | None = None
     lines = block.data.split(b"\n")
     rows: list[ForeignRow] = []
@@ -413,7 +413,8 @@ def _foreign_rows(wanted: LedgerRange, block: _Block) -> Iterator[pa.RecordBatch
     if problems:
         yield _said(PROBLEM, problems)
     if rows:
-        kinds, topics, numbers, checksums, acks, outcomes, partitions, offsets = zip(*rows, strict=True)
+        seen.topic_ids |= {(row.topic, row.topic_id) for row in rows if row.topic_id is not None}
+        kinds, topics, numbers, checksums, acks, outcomes, partitions, offsets, _ = zip(*rows, strict=True)
         nothing = [None] * len(rows)
         columns = [
             kinds, [RUN] * len(rows), [PRODUCER] * len(rows), numbers, topics, partitions, checksums, acks,

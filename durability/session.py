@@ -10,7 +10,7 @@ import signal
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -50,12 +50,13 @@ def start_session(
     *,
     is_short: bool = False,
     memory: str | None = None,
+    more: Mapping[str, str] | None = None,
 ) -> Any:
     """A SparkSession on `master`, with Holdfast's data sources registered.
 
     `is_short`: the work is done before thorough compilation would pay. `memory`: heap of the driver and of
-    each executor, as Spark writes it; None for DRIVER_MEMORY and what Spark gives executors. Raises:
-    durability.java.NoJava.
+    each executor, as Spark writes it; None for DRIVER_MEMORY and what Spark gives executors. `more`: further
+    settings of Spark. Raises: durability.java.NoJava.
     """
     os.environ.update(prepare_environment(os.environ, sys.executable, on_loopback=is_on_loopback(master)))
     # Python workers import this very code, whether or not it is installed
@@ -71,7 +72,8 @@ def start_session(
     # what failed is in the exception; its second copy, as JSON on stderr, does not help
     logging.getLogger("DataFrameQueryContextLogger").setLevel(logging.CRITICAL)
     builder = SparkSession.builder.master(master).appName(app_name)
-    for key, value in settings_of(master, is_short=is_short, memory=memory).items():
+    settings = settings_of(master, is_short=is_short, memory=memory)
+    for key, value in (settings | dict(more or {})).items():
         builder = builder.config(key, value)
     with _chatter_of_a_start(), keep_interrupts():
         spark = builder.getOrCreate()

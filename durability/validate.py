@@ -8,7 +8,7 @@ down before it is sent), and what the ledger has acknowledged must lie below the
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from holdfast.durability.beside_verdict import (
     with_tables,
     with_values_named,
 )
-from holdfast.durability.cluster_look import id_of_cluster, look, why_not_judged
+from holdfast.durability.cluster_look import TopicLook, check_same, id_of_cluster
 from holdfast.durability.compacted_once import WasCompacted, with_compaction
 from holdfast.durability.foreign_lines import VALUE_SQL
 from holdfast.durability.java import NoJava
@@ -35,6 +35,8 @@ from holdfast.durability.judge import (
     notes_of,
     rules_of,
 )
+from holdfast.durability.judged_cluster import JudgedCluster, OwnCluster
+from holdfast.durability.kafka_cluster import KafkaCluster
 from holdfast.durability.ledger import (
     Totals,
     check_partitions,
@@ -59,7 +61,6 @@ from holdfast.durability.scale import MUCH, Little, Scale, scale_of
 from holdfast.durability.segment_source import arrow_schema
 from holdfast.durability.session import start_session, stop_session
 from holdfast.durability.settled import SettledLedger, settled_ledger
-from holdfast.durability.source import plan_ranges
 from holdfast.durability.spark_errors import SPARK_ERRORS, reason_of
 from holdfast.durability.verdict import Verdict, inconclusive, of_a_part_of_the_ledger
 
@@ -98,6 +99,10 @@ class ValidateOptions:
     acked_min: int = 1
     #: the ledger is another client's (docs/validate-your-own-client.md)
     is_foreign: bool = False
+    #: the cluster need only speak Kafka's protocol, and the ledger is another client's
+    is_kafka: bool = False
+    #: settings of Spark under which its Kafka source is found (spark.jars, spark.jars.packages)
+    spark_settings: Mapping[str, str] = field(default_factory=dict)
     #: all ledgers are of producers on one machine that was not started again: their times may be compared
     one_clock: bool = False
     #: what was done to the cluster while the ledger was written
@@ -130,7 +135,11 @@ def run(
         is_short = text_bytes(ledger_files(options.ledger)) < SHORT_JOB_BYTES
         with seconds.timed("spark start", "Spark starts"):
             spark = start_session(
-                options.master, "holdfast validate", is_short=is_short, memory=options.memory
+                options.master,
+                "holdfast validate",
+                is_short=is_short,
+                memory=options.memory,
+                more=options.spark_settings,
             )
     except UnreadableLedger as error:
         return reported(None, options.report, inconclusive(f"ledger: {error}"))
@@ -156,15 +165,22 @@ def validate(
 ) -> Verdict:
     """Compare in a session that stands already."""
     seconds = Seconds() if seconds is None else seconds
-    with ExitStack() as settings:
-        compared = _compared(spark, options, seconds, elections, was_compacted, settings)
+    with closing(_cluster(spark, options)) as cluster, ExitStack() as settings:
+        compared = _compared(spark, options, cluster, seconds, elections, was_compacted, settings)
     verdict = replace(compared, seconds=seconds.found)
     return reported(spark, options.report, verdict)
+
+
+def _cluster(spark: Any, options: ValidateOptions) -> JudgedCluster:
+    if options.is_kafka:
+        return KafkaCluster(spark, options.bootstrap_servers, options.timeout_ms)
+    return OwnCluster(options.bootstrap_servers, options.timeout_ms)
 
 
 def _compared(
     spark: Any,
     options: ValidateOptions,
+    cluster: JudgedCluster,
     seconds: Seconds,
     elections: Elections,
     was_compacted: WasCompacted,
@@ -172,17 +188,17 @@ def _compared(
 ) -> Verdict:
     try:
         with seconds.timed("ledger", "Spark reads the ledger"):
-            scale, settled, sends, totals, known, sizes = _read_ledger(spark, options, settings)
+            scale, settled, sends, totals, known, sizes = _read_ledger(spark, options, cluster, settings)
         if totals.acked < max(1, options.acked_min):
             return inconclusive(_too_few(totals.acked, options.acked_min))
         if isinstance(settled, ClientError):
             raise settled
         with seconds.timed("offsets", "Brokers say where logs end"):
-            ranges = _plan(options, totals.topics)
-            why_not = why_not_judged(options.bootstrap_servers, totals.topics, options.timeout_ms)
+            ranges = cluster.ranges(totals.topics)
+            why_not = cluster.why_not_judged(totals.topics)
             if why_not is not None:
                 return inconclusive(why_not)
-            topics = look(options.bootstrap_servers, totals.topics, options.timeout_ms)
+            topics = cluster.look(totals.topics)
         check_topic_ids(totals.topic_ids, {name: topic.topic_id for name, topic in topics.items()})
         counts = {name: len(topic.partitions) for name, topic in topics.items()}
         if known is not None:
@@ -194,7 +210,7 @@ def _compared(
             with seconds.timed("ledger", "Spark reads the ledger, to look at each send"):
                 sends, totals = read_sends(spark, options.ledger, sizes=known.sizes, scale=scale)
         check_partitions(spark, options.ledger, totals, counts, is_foreign=options.is_foreign)
-        log = served_log(spark, options, ranges, scale, with_fields=totals.with_fields > 0)
+        log = served_log(spark, options, cluster, ranges, scale, with_fields=totals.with_fields > 0)
         tables = replica_tables(
             spark,
             scale,
@@ -221,6 +237,7 @@ def _compared(
                 **tables,
             )
             verdict = _with_later(_with_expired(verdict, totals, expired, ranges), settled, ranges)
+            _check_same_topics(cluster, topics, verdict)
             verdict = with_compaction(spark, verdict, options.log_dirs, was_compacted)
             verdict = with_places(replace(verdict, doubts=verdict.doubts + of_no_clock), options.log_dirs)
             verdict = with_stories(spark, verdict, options.log_dirs, options.history, elections)
@@ -242,7 +259,7 @@ def _compared(
 
 
 def _read_ledger(
-    spark: Any, options: ValidateOptions, settings: ExitStack
+    spark: Any, options: ValidateOptions, cluster: JudgedCluster, settings: ExitStack
 ) -> tuple[Scale, list[OffsetRange] | ClientError, Any, Totals, SettledLedger | None, Mapping[str, int]]:
     """(how much there is; the logs' ends before the ledger was read, or why they are not known; the sends;
     their totals; instead of the sends the ledger, where it is settled; {file: bytes} of what was read). The
@@ -258,7 +275,7 @@ def _read_ledger(
         topics |= wanted
         settled: list[OffsetRange] | ClientError
         try:
-            settled = _plan(options, tuple(sorted(topics))) if topics else []
+            settled = cluster.ranges(tuple(sorted(topics))) if topics else []
         except ClientError as error:
             settled = error
         if scale is None:
@@ -289,6 +306,12 @@ def _scale(options: ValidateOptions, topics: set[str], ends: list[OffsetRange] |
         return MUCH
 
 
+def _check_same_topics(cluster: JudgedCluster, before: Mapping[str, TopicLook], verdict: Verdict) -> None:
+    """Before anything is said against a topic. Raises: ClientError when one was made again meanwhile."""
+    if any(verdict.counts.values()):
+        check_same(before, cluster.look(before))
+
+
 def _is_whole(ledger: str, sizes: Mapping[str, int]) -> bool:
     """All that there is of the ledger is in `sizes`, which was read."""
     return sizes_of(ledger_files(ledger)) == sizes and not doubts_of_files(ledger)
@@ -315,22 +338,10 @@ def _too_few(acked: int, acked_min: int) -> str:
 # --- reading -------------------------------------------------------------------------------------------
 
 
-def _plan(options: ValidateOptions, topics: Sequence[str]) -> list[OffsetRange]:
-    """The whole of every one of these topics. Raises: ClientError."""
-    return plan_ranges(
-        parse_options(
-            {
-                "kafka.bootstrap.servers": options.bootstrap_servers,
-                "subscribe": ",".join(topics),
-                "kafkaConsumer.pollTimeoutMs": str(options.timeout_ms),
-            }
-        )
-    )
-
-
 def served_log(
     spark: Any,
     options: ValidateOptions,
+    cluster: JudgedCluster,
     ranges: list[OffsetRange],
     scale: Scale = MUCH,
     *,
@@ -339,6 +350,9 @@ def served_log(
     """View `log` of durability.rules over exactly these ranges; much is read when it is first used.
     `with_fields`: keys, headers and timestamps are looked at; batches are with log dirs. Raises: ReadFailed.
     """
+    if isinstance(cluster, KafkaCluster):
+        cluster.records(ranges).createOrReplaceTempView("records")
+        return spark.sql(VALUE_SQL)
     given = _log_options(spark, options, ranges)
 
     def read(schema: str) -> Any:

@@ -52,6 +52,41 @@ def test_what_does_not_go_with_following_is_refused(tmp_path: Path, more: tuple[
 
 
 @pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("--follow", "state"),
+        ("--log-dirs", "1=."),
+        ("--one-clock", None),
+        ("--history", "."),
+        ("--jars", "no.jar"),
+    ],
+)
+def test_what_does_not_go_with_the_kafka_source_is_refused_by_name(
+    tmp_path: Path, option: str, value: str | None
+) -> None:
+    lines, history = tmp_path / "sends.jsonl", tmp_path / "history.jsonl"
+    lines.touch()
+    history.touch()
+    given = str(history) if option == "--history" else value
+    arguments = ["--foreign", str(lines), "--source", "kafka", "--bootstrap-server", "127.0.0.1:1", option]
+    result = CliRunner().invoke(command, arguments if given is None else [*arguments, given])
+    assert (result.exit_code, option in result.output.splitlines()[-1]) == (2, True), result.output
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (("--ledger", ".", "--source", "kafka"), "--ledger does not go with --source kafka"),
+        (("--foreign", ".", "--jars", "a.jar"), "go with --source kafka"),
+        (("--foreign", ".", "--packages", "a:b:1"), "go with --source kafka"),
+    ],
+)
+def test_the_kafka_source_goes_with_foreign_alone(more: tuple[str, ...], said: str) -> None:
+    result = CliRunner().invoke(command, [*more, "--bootstrap-server", "127.0.0.1:1"])
+    assert (result.exit_code, said in result.output) == (2, True), result.output
+
+
+@pytest.mark.parametrize(
     ("state", "metrics", "named"), [("ledger/state", "m.prom", "--follow"), ("s", "ledger/m", "--metrics")]
 )
 def test_following_writes_nothing_among_the_ledgers(

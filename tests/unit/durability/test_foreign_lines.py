@@ -10,7 +10,7 @@ pytest.importorskip("pyspark", reason="needs the extra `spark`")
 
 from holdfast.durability.foreign_lines import ForeignRow, foreign_row, number_and_checksum
 from holdfast.durability.ledger import line_of, topics_named
-from holdfast.durability.ledger_lines import PROBLEM, TORN, LedgerRange, read_rows
+from holdfast.durability.ledger_lines import PROBLEM, TOPIC_ID, TORN, LedgerRange, read_rows
 
 NAME = hashlib.sha256(b"a value").hexdigest()
 SENT = {"kind": "invoke", "topic": "t", "value_sha256": NAME, "acks": "all"}
@@ -32,6 +32,16 @@ def test_a_send_and_its_answer_have_one_number() -> None:
     assert foreign_row(json.dumps(ANSWERED).encode()) == ForeignRow(2, "t", number, None, None, 1, 2, 5)
     assert 0 <= number < 1 << 60
     assert number != number_and_checksum(hashlib.sha256(b"another").hexdigest())[0]
+
+
+@pytest.mark.parametrize("line", [SENT, ANSWERED], ids=["send", "answer"])
+def test_a_topic_id_is_the_same_in_the_text_of_kafka_and_of_librdkafka(line: dict[str, object]) -> None:
+    texts = ("E1yb_TWvQ9e4Qo-jEEuIzg", "E1yb/TWvQ9e4Qo+jEEuIzg", "E1yb_TWvQ9e4Qo-jEEuIz")
+    found = [foreign_row(json.dumps(line | {"topic_id": text}).encode()) for text in texts]
+    kafka, librdkafka, cut = found
+    assert isinstance(kafka, ForeignRow)
+    assert (kafka.topic_id, librdkafka) == (texts[0], kafka)
+    assert isinstance(cut, str)
 
 
 @pytest.mark.parametrize("acks", ["all", -1, 0, 1])
@@ -56,6 +66,8 @@ def test_acks_are_words_or_numbers(acks: object) -> None:
         (SENT | {"acks": True}, "acks True"),
         (SENT | {"acks": None}, "acks None"),
         (SENT | {"partition": -1}, "partition -1"),
+        (SENT | {"topic_id": "short"}, "topic_id 'short'"),
+        (ANSWERED | {"topic_id": 22}, "topic_id 22"),
         (SENT | {"acks": 1.0}, "acks 1.0"),
         (ANSWERED | {"offset": float("nan")}, "offset nan"),
         (ANSWERED | {"offset": 5.0}, "offset 5.0"),
@@ -100,6 +112,19 @@ def test_the_line_about_a_send_is_found_by_its_value(tmp_path: Path) -> None:
         number = number_and_checksum(name)[0]
         found = line_of([str(path)], "foreign", "client", number, "t", is_foreign=True)
         assert found == f"{path}, line {line}"
+
+
+def test_topic_ids_of_all_lines_are_told(tmp_path: Path) -> None:
+    path, ids = tmp_path / "sends.jsonl", ["1zG4I36ITtWtFU2qyyMGYw", "E1yb/TWvQ9e4QoRjoEuIzg"]
+    lines = [SENT | {"topic_id": ids[0]}, ANSWERED | {"topic_id": ids[1]}, SENT | {"topic": "u"}]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    rows = [
+        row
+        for batch in read_rows(LedgerRange(str(path), 0, path.stat().st_size, is_foreign=True))
+        for row in batch.to_pylist()
+        if row["pseq"] == -TOPIC_ID
+    ]
+    assert [(row["topic"], row["run"]) for row in rows] == [("t", ids[0]), ("t", ids[1].replace("/", "_"))]
 
 
 def test_lines_are_named_and_only_the_last_may_be_cut(tmp_path: Path) -> None:
