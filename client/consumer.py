@@ -349,6 +349,11 @@ class Consumer:
         """Highest high watermark heard of, -1 for none. Raises: KeyError for one that is not assigned."""
         return self._fetcher.parts[TopicPartition(*partition)].high_watermark
 
+    def topic_id(self, partition: tuple[str, int]) -> bytes | None:
+        """Of the topic that is read by this name, None before it was met. A topic that is deleted and made
+        again has another one. Raises: KeyError for a partition that is not assigned."""
+        return self._fetcher.parts[TopicPartition(*partition)].topic_id
+
     def metrics(self) -> ConsumerMetrics:
         """What this consumer has done so far, in numbers."""
         lag: dict[TopicPartition, int | None] = {}

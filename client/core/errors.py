@@ -33,6 +33,13 @@ class BufferFull(ClientError):
 class NoSuchOffset(ClientError):
     """A position is outside the log and the reset policy is NONE: seek."""
 
+    def __init__(
+        self, message: str, code: ErrorCode | None = None, partition: TopicPartition | None = None
+    ) -> None:
+        super().__init__(message, code)
+        #: whose position it is
+        self.partition = partition
+
 
 class CommitFailed(ClientError):
     """Offsets were not committed: the group refuses them. When it has rebalanced, the partitions may belong

@@ -183,7 +183,7 @@ class Fetcher:
     def _reset(self, part: PartitionFetch, policy: ResetPolicy) -> None:
         if policy is ResetPolicy.NONE:
             text = f"{_name(part)} has no position: seek first"
-            part.error = NoSuchOffset(text, ErrorCode.OFFSET_OUT_OF_RANGE)
+            part.error = NoSuchOffset(text, ErrorCode.OFFSET_OUT_OF_RANGE, part.topic_partition)
             return
         self._move(part, 0)
         part.topic_id = self._topic_id(part)
@@ -232,7 +232,7 @@ class Fetcher:
         part.stale_epoch = part.request_id = None
         if self._config.reset is ResetPolicy.NONE:
             text = f"topic {part.topic_partition.topic} was deleted and made again: seek"
-            part.error = NoSuchOffset(text, ErrorCode.OFFSET_OUT_OF_RANGE)
+            part.error = NoSuchOffset(text, ErrorCode.OFFSET_OUT_OF_RANGE, part.topic_partition)
         else:
             # All that it holds is younger than the position: `latest`, too, goes on with its first record.
             self._reset(part, ResetPolicy.EARLIEST)
@@ -578,7 +578,7 @@ class Fetcher:
         if code is ErrorCode.OFFSET_OUT_OF_RANGE:
             text = f"{_name(part)} has no offset {part.fetch_offset}: seek"
             if self._config.reset is ResetPolicy.NONE:
-                part.error = NoSuchOffset(text, code)
+                part.error = NoSuchOffset(text, code, part.topic_partition)
             elif not part.buffer:
                 self._reset_out_of_range(part, log_start_offset)
             else:

@@ -301,8 +301,10 @@ async def test_without_policy_a_position_outside_the_log_is_an_error(play: Play)
     with pytest.raises(NoSuchOffset):
         await play.poll()
     consumer.seek(("t", 0), 77)
-    with pytest.raises(NoSuchOffset, match="no offset 77"):
+    with pytest.raises(NoSuchOffset, match="no offset 77") as refused:
         await play.poll()
+    assert refused.value.partition == ("t", 0)
+    assert consumer.topic_id(("t", 0)) == play.cluster.topic_ids["t"]
     consumer.seek(("t", 0), 0)
     assert await play.read(1) == ["a"]
 
