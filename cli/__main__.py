@@ -80,6 +80,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "Compare ledgers with what the cluster serves (Spark): was anything lost?",
     ),
     "watch": ("holdfast.cli.watch.command", "Show the cluster live in the terminal: the page of a node."),
+    "verifiable-consumer": (
+        "holdfast.cli.verifiable_consumer",
+        "Read a topic, report what each poll gave, keep it for the verdict.",
+    ),
     "verifiable-producer": (
         "holdfast.cli.verifiable_producer",
         "Send numbered records, report each answer, keep a ledger.",

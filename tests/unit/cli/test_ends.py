@@ -200,6 +200,7 @@ def test_a_server_that_says_nothing_is_given_up(silent_server: socket.socket, ar
         ["console-consumer", "--topic", "t"],
         ["console-producer", "--topic", "t"],
         ["verifiable-producer", "--topic", "t"],
+        ["verifiable-consumer", "--topic", "t"],
         ["validate", "--ledger", "/"],
     ],
 )
@@ -228,6 +229,8 @@ def test_what_is_no_address_is_wrong_usage(arguments: list[str]) -> None:
         ["console-consumer", "--topic", "t", "--partition", "0", "--group", "g"],
         ["console-consumer", "--topic", "t", "--partition", "0", "--offset", "3", "--from-beginning"],
         ["verifiable-producer", "--topic", "t", "--max-messages", "-2"],
+        ["verifiable-consumer", "--topic", "t", "--max-messages", "0"],
+        ["verifiable-consumer", "--topic", "t", "--group-id", "g", "--partition", "0"],
         # what int() refuses though it is a digit, and what no field of a request holds
         ["get-offsets", "--time", "²"],
         ["get-offsets", "--time", "99999999999999999999999"],
@@ -239,6 +242,7 @@ def test_what_is_no_address_is_wrong_usage(arguments: list[str]) -> None:
         ["console-consumer", "--topic", "t", "--partition", "2147483648"],
         ["console-producer", "--topic", "t", "--partition", "2147483648"],
         ["verifiable-producer", "--topic", "t", "--partition", "2147483648"],
+        ["verifiable-consumer", "--topic", "t", "--partition", "2147483648"],
         ["topics", "--create", "--topic", "t", "--partitions", "2147483648"],
         ["topics", "--create", "--topic", "t", "--replica-assignment", "1:2147483648"],
         ["topics", "--create", "--topic", "t", "--replica-assignment", "1:-2"],

@@ -62,7 +62,8 @@ def test_a_full_disk_behind_the_output_is_told_in_a_sentence(words: list[str]) -
 
 #: They run until they are told to end, or carry records and lines of JSON of their own.
 WITHOUT_OUTPUT = {
-    "broker", "controller", "console-producer", "verifiable-producer", "watch", "sim replay", "sim shrink",
+    "broker", "controller", "console-producer", "verifiable-consumer",
+    "verifiable-producer", "watch", "sim replay", "sim shrink",
 }  # fmt: skip
 
 
