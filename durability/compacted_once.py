@@ -16,13 +16,14 @@ from holdfast.durability.verdict import Verdict
 WasCompacted = Callable[[str], bool | None]
 
 #: What compaction looks like: records are gone, and replicas are not compacted at the same time.
-_BY_COMPACTION = ("lost", "diverged", "unserved", "damaged")
+_BY_COMPACTION = ("lost", "diverged", "unserved", "damaged", "polled_and_gone")
 
 _FOUND_SQL = f"""
 SELECT topic, count(*) AS found, count_if(class IN {_BY_COMPACTION}) AS suspect,
-       count_if(class = 'lost') AS lost, count_if(is_hole) AS holes
+       count_if(is_hole) AS holes, count_if(is_hole AND class = 'lost') AS lost_holes
 FROM (SELECT v.topic, v.class,
-             v.class = 'lost' AND l.offset IS NULL AND coalesce(v.offset < e.served_end, false) AS is_hole
+             v.class IN ('lost', 'polled_and_gone') AND l.offset IS NULL
+               AND coalesce(v.offset < e.served_end, false) AS is_hole
       FROM violations v
       LEFT JOIN (SELECT DISTINCT topic, partition, offset FROM log) l USING (topic, partition, offset)
       LEFT JOIN ends e USING (topic, partition)
@@ -54,8 +55,9 @@ def _reason(row: Any, log_dirs: Mapping[int, str], was_compacted_once: WasCompac
     if known:
         return f"{row.topic} was compacted before: records were removed on purpose, and it is not judged"
     if known is None and row.holes == row.found:
+        what = "lost records" if row.lost_holes == row.holes else "lost and polled records"
         return (
-            f"{row.topic}: {row.holes} lost records are holes in the log, as compaction leaves them, and the "
+            f"{row.topic}: {row.holes} {what} are holes in the log, as compaction leaves them, and the "
             "metadata log does not tell whether the topic was compacted before"
         )
     return None

@@ -10,6 +10,8 @@ from pyspark.sql import Observation
 from pyspark.sql import functions as F
 
 from holdfast.durability.ledger import Totals
+from holdfast.durability.poll_files import POLL_SCHEMA
+from holdfast.durability.polls import Polls
 from holdfast.durability.rules import (
     COMPARED_SQL,
     NEAR_SQL,
@@ -39,7 +41,9 @@ ENDS_SCHEMA = "topic string, partition int, settled_end long, served_end long, l
 #: Columns of view `members`.
 MEMBERS_SCHEMA = "broker int, topic string, partition int, is_in_sync boolean"
 #: What rules look at that is only there where more is given than ledgers and a cluster.
-_NEEDS_TABLES = (Looks.TIMES, Looks.REPLICAS, Looks.EPOCHS, Looks.MEMBERS, Looks.STRAYS)
+_NEEDS_TABLES = (
+    Looks.TIMES, Looks.REPLICAS, Looks.EPOCHS, Looks.MEMBERS, Looks.STRAYS, Looks.POLLS,
+)  # fmt: skip
 #: Replicas that a doubt names.
 SHORT_MAX = 5
 
@@ -62,6 +66,7 @@ def judge(
     ends: Any | None = None,
     epochs: Any | None = None,
     strays: Callable[[Any], Any] | None = None,
+    polls: Polls | None = None,
     replicas_assigned: int = 0,
     partitions: int = 0,
     one_clock: bool = False,
@@ -71,7 +76,8 @@ def judge(
     notes: tuple[str, ...] = (),
 ) -> Verdict:
     """Run the rules over these tables (durability.rules.rule); `doubts` and `notes` say what of them is
-    missing. `strays` makes view `stray` of the rows of STRAYS_SQL; the session has view `all_sends` then."""
+    missing. `strays` makes view `stray` of the rows of STRAYS_SQL; with it, and with `polls`, the session has
+    view `all_sends`."""
     sends.createOrReplaceTempView("sends")
     for name in ("timestamp_ms", "key_crc32c", "headers_crc32c", "batch_crc32c", "batch_epoch"):
         if name not in log.columns:
@@ -83,6 +89,7 @@ def judge(
         ("members", members, MEMBERS_SCHEMA),
         ("ends", ends, ENDS_SCHEMA),
         ("epochs", epochs, EPOCHS_SCHEMA),
+        ("polls", None if polls is None else polls.table, POLL_SCHEMA),
     ):
         (scale.rows(spark, [], schema) if table is None else table).createOrReplaceTempView(name)
     seen, is_odd = _pair(spark, scale)
@@ -101,6 +108,7 @@ def judge(
         Looks.EPOCHS: replica is not None and epochs is not None,
         Looks.MEMBERS: replica is not None and members is not None,
         Looks.STRAYS: replica is not None and strays is not None,
+        Looks.POLLS: polls is not None,
     }
     wanted = rules_of(totals, without=[looks for looks, is_there in given.items() if not is_there])
     asked = [
@@ -110,6 +118,26 @@ def judge(
         and (is_disordered or rule.looks is not Looks.ORDER)
         and (has_strays or rule.looks is not Looks.STRAYS)
     ]
+    counts, samples = _found(spark, scale, wanted, asked)
+    facts = facts_of(totals, seen, partitions)
+    notes = (*notes, *notes_of(totals))
+    if polls is not None:
+        facts |= {"polled": polls.records, "consumers": polls.consumers}
+        notes += polls.notes
+    if replica is not None:
+        facts |= _facts_of_replicas(spark, replicas_assigned)
+        notes = _short_notes(spark.sql(SHORT_SQL).collect()) + notes
+        if facts["replica_batches"] == 0:
+            doubts += (
+                "no batch of a replica lies below a checkpointed high watermark: nothing was compared",
+            )
+    return Verdict(counts=counts, samples=samples, facts=facts, notes=notes, doubts=doubts)
+
+
+def _found(
+    spark: Any, scale: Scale, wanted: Sequence[Rule], asked: Sequence[Rule]
+) -> tuple[dict[str, int], dict[str, list[dict[str, Any]]]]:
+    """Make view `violations` of the rules that are asked; (counts of all wanted ones, samples)."""
     counts = {rule.name: 0 for rule in wanted}
     samples: dict[str, list[dict[str, Any]]] = {}
     scale.together(spark.sql(violations_sql(asked or wanted))).createOrReplaceTempView("violations")
@@ -117,19 +145,7 @@ def judge(
         counts[row["class"]] = row.total
         shown = {name: value for name, value in row.asDict().items() if name not in ("class", "total", "nth")}
         samples.setdefault(row["class"], []).append(shown)
-    facts = facts_of(totals, seen, partitions)
-    notes = (*notes, *notes_of(totals))
-    if replica is not None:
-        compared = spark.sql(COMPARED_SQL).first()
-        facts["replica_batches"], facts["replica_batches_seen"] = compared.compared, compared.batches
-        if replicas_assigned:
-            facts["replicas_seen"], facts["replicas"] = compared.replicas, replicas_assigned
-        notes = _short_notes(spark.sql(SHORT_SQL).collect()) + notes
-        if compared.compared == 0:
-            doubts += (
-                "no batch of a replica lies below a checkpointed high watermark: nothing was compared",
-            )
-    return Verdict(counts=counts, samples=samples, facts=facts, notes=notes, doubts=doubts)
+    return counts, samples
 
 
 def _pair(spark: Any, scale: Scale) -> tuple[Mapping[str, int], bool]:
@@ -176,6 +192,14 @@ def facts_of(totals: Totals, seen: Mapping[str, int], partitions: int) -> dict[s
         "unanswered": totals.unanswered,
         "served": seen["served"],
     }
+
+
+def _facts_of_replicas(spark: Any, replicas_assigned: int) -> dict[str, int]:
+    compared = spark.sql(COMPARED_SQL).first()
+    facts = {"replica_batches": compared.compared, "replica_batches_seen": compared.batches}
+    if replicas_assigned:
+        facts |= {"replicas_seen": compared.replicas, "replicas": replicas_assigned}
+    return facts
 
 
 def notes_of(totals: Totals) -> tuple[str, ...]:

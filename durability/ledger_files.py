@@ -13,6 +13,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import IO, Any
 
+from holdfast.client.core.poll_rows import SUFFIX as POLLS_SUFFIX
+
 #: What a ledger file of lines is called; `.gz` may follow.
 SUFFIXES = (".jsonl", ".ndjson", ".json")
 #: What one is called that is an Arrow IPC stream (durability.arrow_ledger).
@@ -47,7 +49,7 @@ _ARROW_SAVES = 8
 #: Files passed over that are named.
 _FILES_MAX = 5
 _NAMES = ", ".join(f"*{suffix}" for suffix in (*SUFFIXES, ARROW_SUFFIX))
-_PACKING_ERRORS = (EOFError, zlib.error, gzip.BadGzipFile)
+PACKING_ERRORS = (EOFError, zlib.error, gzip.BadGzipFile)
 
 
 class UnreadableLedger(Exception):
@@ -86,19 +88,38 @@ def passed_over(path: str) -> list[str]:
     return [str(file) for file in sorted(root.rglob("*")) if _is_passed_over(file)]
 
 
+def poll_files(path: str) -> list[str]:
+    """Files in the ledger folder that say what consumers were given (`durability.poll_files`); sorted.
+
+    Raises: UnreadableLedger when they cannot be looked for.
+    """
+    root = Path(path)
+    try:
+        if not root.is_dir():
+            return []
+        return [str(file) for file in sorted(root.rglob("*")) if file.is_file() and _is_of_polls(file)]
+    except OSError as error:
+        raise UnreadableLedger(f"{path}: cannot be looked into: {error}") from error
+
+
 def _is_passed_over(file: Path) -> bool:
     if file.is_dir():
         return file.is_symlink() or not os.access(file, os.R_OK | os.X_OK)
     try:
         if file.is_file():
-            return not _is_ledger(file) and file.stat().st_size > 0
+            return not (_is_ledger(file) or _is_of_polls(file)) and file.stat().st_size > 0
         return bool(file.lstat())
     except FileNotFoundError:
         return False  # it has got another name meanwhile
 
 
 def _is_ledger(file: Path) -> bool:
-    return file.name.removesuffix(".gz").endswith(SUFFIXES) or is_arrow(file.name)
+    is_of_lines = file.name.removesuffix(".gz").endswith(SUFFIXES) and not _is_of_polls(file)
+    return is_of_lines or is_arrow(file.name)
+
+
+def _is_of_polls(file: Path) -> bool:
+    return file.name.removesuffix(".gz").endswith(POLLS_SUFFIX)
 
 
 def doubts_of_files(ledger: str) -> tuple[str, ...]:
@@ -119,7 +140,7 @@ def first_run(path: str) -> str | None:
     try:
         with opened(path) as file:
             row = object_of(file.readline(1 << 20))
-    except _PACKING_ERRORS:
+    except PACKING_ERRORS:
         return None
     return row["run"] if isinstance(row, dict) and isinstance(row.get("run"), str) else None
 
@@ -173,7 +194,7 @@ def sound_rows(path: str) -> Iterator[tuple[str, dict[str, Any]]]:
                     yield place, json.loads(line)
                 elif line.endswith(b"\n") or not is_cut(line):
                     raise UnreadableLedger(f"{place}: {problem}")
-        except _PACKING_ERRORS as error:
+        except PACKING_ERRORS as error:
             raise UnreadableLedger(f"{path}: cannot be unpacked: {error}") from error
 
 
@@ -197,15 +218,20 @@ def problem_of(line: bytes, run: str | None = None) -> str | None:
     row = object_of(line)
     if isinstance(row, str):
         return row
+    return problem_of_kinds(row, FIELDS) or problem_of_row(row, run)
+
+
+def problem_of_kinds(row: Mapping[str, Any], fields: Mapping[str, int]) -> str | None:
+    """Which of these fields, as FIELDS has them, is of another kind; None when none is."""
     for name, value in row.items():
         if value is None:
             continue
-        bits = FIELDS.get(name)
+        bits = fields.get(name)
         if bits == 0 and not isinstance(value, str):
             return f"{name} is no text"
-        if bits and not _is_number(value, bits):
+        if bits and not is_number(value, bits):
             return f"{name} is no whole number of {bits + 1} bits"
-    return problem_of_row(row, run)
+    return None
 
 
 def object_of(line: bytes) -> dict[str, Any] | str:
@@ -244,7 +270,8 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _is_number(value: Any, bits: int) -> bool:
+def is_number(value: Any, bits: int) -> bool:
+    """True of a whole number that so many bits beside its sign can hold."""
     return isinstance(value, int) and not isinstance(value, bool) and -(1 << bits) <= value < 1 << bits
 
 

@@ -49,11 +49,13 @@ from holdfast.durability.ledger_files import (
     check_topic_ids,
     doubts_of_files,
     ledger_files,
+    poll_files,
     text_bytes,
 )
 from holdfast.durability.ledger_source import sizes_of
 from holdfast.durability.loss_story import Election, RunHistory
 from holdfast.durability.phases import Seconds
+from holdfast.durability.polls import read_all_polls
 from holdfast.durability.read_here import ReadFailed, served_here
 from holdfast.durability.read_options import BadOption, Mode, OffsetRange, parse_options
 from holdfast.durability.replica_tables import replica_tables
@@ -132,7 +134,8 @@ def run(
     about partitions that lost something, `was_compacted` about their topics."""
     seconds = Seconds(on_phase)
     try:
-        is_short = text_bytes(ledger_files(options.ledger)) < SHORT_JOB_BYTES
+        files = [*ledger_files(options.ledger), *poll_files(options.ledger)]
+        is_short = text_bytes(files) < SHORT_JOB_BYTES
         with seconds.timed("spark start", "Spark starts"):
             spark = start_session(
                 options.master,
@@ -187,16 +190,19 @@ def _compared(
     settings: ExitStack,
 ) -> Verdict:
     try:
+        # first of all: what was polled was sent before, and lies below the ends that are asked for later
+        polls = {} if options.is_foreign else sizes_of(poll_files(options.ledger))
         with seconds.timed("ledger", "Spark reads the ledger"):
-            scale, settled, sends, totals, known, sizes = _read_ledger(spark, options, cluster, settings)
+            scale, settled, sends, totals, known, sizes = _read_ledger(
+                spark, options, cluster, settings, polls
+            )
         if totals.acked < max(1, options.acked_min):
             return inconclusive(_too_few(totals.acked, options.acked_min))
         if isinstance(settled, ClientError):
             raise settled
         with seconds.timed("offsets", "Brokers say where logs end"):
             ranges = cluster.ranges(totals.topics)
-            why_not = cluster.why_not_judged(totals.topics)
-            if why_not is not None:
+            if (why_not := cluster.why_not_judged(totals.topics)) is not None:
                 return inconclusive(why_not)
             topics = cluster.look(totals.topics)
         check_topic_ids(totals.topic_ids, {name: topic.topic_id for name, topic in topics.items()})
@@ -219,7 +225,7 @@ def _compared(
             id_of_cluster(options.bootstrap_servers, options.timeout_ms) if options.log_dirs else "",
             is_foreign=options.is_foreign,
             is_told=lambda: _is_whole(options.ledger, sizes),
-            look_again=lambda: look(options.bootstrap_servers, totals.topics, options.timeout_ms),
+            look_again=lambda: cluster.look(totals.topics),
         )
         with seconds.timed("compare", "Spark reads the topics and compares"):
             kept, expired = _without_expired(sends, ranges)
@@ -233,6 +239,7 @@ def _compared(
                 ends=scale.rows(spark, _ends(settled, ranges), ENDS_SCHEMA),
                 one_clock=options.one_clock and not options.is_foreign and not of_no_clock,
                 has_order=not options.is_foreign,
+                polls=read_all_polls(spark, scale, polls, totals, topics),
                 scale=scale,
                 **tables,
             )
@@ -259,11 +266,15 @@ def _compared(
 
 
 def _read_ledger(
-    spark: Any, options: ValidateOptions, cluster: JudgedCluster, settings: ExitStack
+    spark: Any,
+    options: ValidateOptions,
+    cluster: JudgedCluster,
+    settings: ExitStack,
+    polls: Mapping[str, int],
 ) -> tuple[Scale, list[OffsetRange] | ClientError, Any, Totals, SettledLedger | None, Mapping[str, int]]:
     """(how much there is; the logs' ends before the ledger was read, or why they are not known; the sends;
     their totals; instead of the sends the ledger, where it is settled; {file: bytes} of what was read). The
-    scale enters its `settings`.
+    scale enters its `settings`. `polls`: {file: bytes}, for whose rules each send is needed.
 
     A topic that only later lines name makes it read again, now with that topic's ends known before.
     Raises: UnreadableLedger.
@@ -279,9 +290,10 @@ def _read_ledger(
         except ClientError as error:
             settled = error
         if scale is None:
-            scale = _scale(options, topics, settled)
+            scale = _scale(options, polls, topics, settled)
             settings.enter_context(scale.settings(spark))
-        sends, known = None, settled_ledger(spark, options.ledger) if options.may_be_summed else None
+        may_be_summed = options.may_be_summed and not polls
+        sends, known = None, settled_ledger(spark, options.ledger) if may_be_summed else None
         sizes = sizes_of(ledger_files(options.ledger))
         if known is None:
             sends, totals = read_sends(
@@ -296,12 +308,18 @@ def _read_ledger(
             forget_sends(spark)
 
 
-def _scale(options: ValidateOptions, topics: set[str], ends: list[OffsetRange] | ClientError) -> Scale:
+def _scale(
+    options: ValidateOptions,
+    polls: Mapping[str, int],
+    topics: set[str],
+    ends: list[OffsetRange] | ClientError,
+) -> Scale:
     """Nothing is little of which something cannot be looked at: why not is found out elsewhere."""
     if isinstance(ends, ClientError):
         return MUCH
     try:
-        return scale_of(sizes_of(ledger_files(options.ledger)), ends, options.log_dirs, topics)
+        sizes = {**sizes_of(ledger_files(options.ledger)), **polls}
+        return scale_of(sizes, ends, options.log_dirs, topics)
     except (OSError, ValueError):
         return MUCH
 

@@ -106,6 +106,8 @@ class Verdict:
                 f"{facts.get('sent', 0):,} records sent by {facts.get('producers', 0)} producers, "
                 f"{facts.get('served', 0):,} served from {facts.get('partitions', 0)} partitions"
             )
+            if "polled" in facts:
+                lines.append(f"{facts['polled']:,} records polled by {facts['consumers']} consumers")
             lines += self._shares()
             lines += self._table()
         for name in (*FORBIDDEN, *ALLOWED):
@@ -175,16 +177,17 @@ def inconclusive(reason: str, **known: Any) -> Verdict:
 
 def of_a_part_of_the_ledger(verdict: Verdict) -> Verdict:
     """The verdict on a ledger of which something was not read: a record that it does not know may be one of
-    those, so none is called unexpected."""
-    count = verdict.counts.get("unexpected", 0)
-    if not count:
-        return verdict
-    said = f"{count} records of the log are not of what was read of the ledger: they may be of the rest"
+    those, so none is called unexpected or polled_unsent."""
+    said = {
+        "unexpected": "records of the log are not of what was read of the ledger: they may be of the rest",
+        "polled_unsent": "polled records are not of what was read of the ledger: they may be of the rest",
+    }
+    found = {name: verdict.counts[name] for name in said if verdict.counts.get(name)}
     return replace(
         verdict,
-        counts={name: found for name, found in verdict.counts.items() if name != "unexpected"},
-        samples={name: rows for name, rows in verdict.samples.items() if name != "unexpected"},
-        doubts=(*verdict.doubts, said),
+        counts={name: count for name, count in verdict.counts.items() if name not in found},
+        samples={name: rows for name, rows in verdict.samples.items() if name not in found},
+        doubts=(*verdict.doubts, *(f"{count} {said[name]}" for name, count in found.items())),
     )
 
 

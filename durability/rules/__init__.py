@@ -22,6 +22,11 @@ from holdfast.durability.rules import (
     misplaced,
     moved,
     overtaken,
+    poll_skipped,
+    polled_again,
+    polled_and_gone,
+    polled_uncommitted,
+    polled_unsent,
     recovered,
     reordered,
     reordered_unacked,
@@ -36,7 +41,8 @@ from holdfast.durability.rules.rule import END_OF_ROW, Rule
 _MODULES = (
     lost, moved, duplicated, unexpected, misplaced, corrupt, key_changed, headers_changed, timestamp_changed,
     reordered, overtaken, diverged, unserved, unsent, damaged, incomplete, rewritten, epoch_order,
-    epoch_checkpoint, file_order, recovered, lost_weakly_acked, reordered_unacked,
+    epoch_checkpoint, file_order, polled_and_gone, polled_unsent, polled_again, poll_skipped,
+    polled_uncommitted, recovered, lost_weakly_acked, reordered_unacked,
 )  # fmt: skip
 #: Name -> rule, in the order of a report.
 RULES: dict[str, Rule] = {module.RULE.name: module.RULE for module in _MODULES}

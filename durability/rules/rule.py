@@ -22,6 +22,9 @@ Views that the queries read:
   value_crc32c, key_crc32c: records of batches of `replica` that are not served (`STRAYS_SQL`). `state` may
   also be `unreadable`, of a batch whose crc holds. `is_told`: the ledger had not grown when all was read.
 - `all_sends`: as `sends`, also those whose places retention has taken; and rows with a pseq below 0.
+- `polls`: file, line, nth, run, consumer, session, poll, topic, partition, high_watermark, t1, offset,
+  leader_epoch, value_crc32c, producer, pseq: a record that a consumer was given (`durability.poll_files`), in
+  the order of line and nth; without a name when its value is none of a ledger. `all_sends` is there, too.
 - `members`: broker, topic, partition, is_in_sync: replicas that there should be, of brokers whose log
   dirs are known.
 """
@@ -49,6 +52,8 @@ class Looks(Enum):
     MEMBERS = "members"
     #: records in segment files that are not served
     STRAYS = "strays"
+    #: what consumers were given
+    POLLS = "polls"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,3 +86,10 @@ SENT = "SELECT DISTINCT topic, partition, offset, run, producer, pseq"
 SAME_SEND = "n.producer = o.producer AND n.pseq = o.pseq"
 SAME_PARTITION = "n.topic = o.topic AND n.partition = o.partition"
 NO_SEND = "CAST(NULL AS string) AS run, CAST(NULL AS string) AS producer, CAST(NULL AS long) AS pseq"
+#: The records that one session was given of a partition; they rise, without gaps.
+IN_SESSION = """(PARTITION BY run, consumer, session, topic, partition ORDER BY line, nth)"""
+
+
+def told_of_poll(what: str) -> str:
+    """`detail` of a row of `polls`: who was given it, and SQL `what`."""
+    return f"concat('consumer ', consumer, ', session ', session, ', poll ', poll, ': ', {what})"

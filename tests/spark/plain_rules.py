@@ -73,6 +73,19 @@ class Copy(NamedTuple):
     records: tuple[tuple[int, str, int, int, int | None], ...] = ()
 
 
+class Polled(NamedTuple):
+    """One record that a consumer was given; without a name when its value is none of a ledger."""
+
+    session: str
+    topic: str
+    partition: int
+    offset: int
+    high_watermark: int
+    crc: int
+    producer: str | None
+    pseq: int | None
+
+
 #: class, topic, partition, offset, producer, pseq
 Row = tuple[str, str, int, int | None, str | None, int | None]
 
@@ -83,6 +96,8 @@ class Tables:
 
     sends: list[Send] = field(default_factory=list)
     log: list[Served] = field(default_factory=list)
+    #: those of a session in their order
+    polls: list[Polled] = field(default_factory=list)
     copies: list[Copy] = field(default_factory=list)
     #: (broker, topic, partition) -> high watermark
     marks: dict[tuple[int, str, int], int] = field(default_factory=dict)
@@ -97,7 +112,10 @@ class Tables:
 def found_in(tables: Tables) -> Counter[Row]:
     """How often each row breaks a rule."""
     return Counter(
-        [*_sends(tables), *_records(tables), *_order(tables), *_overtaken(tables), *_replicas(tables)]
+        [
+            *(*_sends(tables), *_records(tables), *_order(tables), *_overtaken(tables)),
+            *(*_replicas(tables), *_in_sessions(tables), *sorted(_polled(tables), key=str)),
+        ]
     )
 
 
@@ -232,6 +250,49 @@ def _overtaken(tables: Tables) -> Iterator[Row]:
                 if send.t1 < latest:
                     yield _row("overtaken", send)
             latest = max(latest, *(send.t0 for send in sends))
+
+
+# --- polls ---------------------------------------------------------------------------------------------
+
+
+def _in_sessions(tables: Tables) -> Iterator[Row]:
+    """What one session was given of a partition, one after the other."""
+    served: dict[tuple[str, int], list[Served]] = defaultdict(list)
+    for record in tables.log:
+        served[record.topic, record.partition].append(record)
+    before: dict[tuple[str, str, int], int] = {}
+    for poll in tables.polls:
+        place = poll.topic, poll.partition
+        last = before.get((poll.session, *place))
+        before[poll.session, *place] = poll.offset
+        if poll.offset >= poll.high_watermark >= 0:
+            yield "polled_uncommitted", *place, poll.offset, poll.producer, poll.pseq
+        if last is not None and poll.offset <= last:
+            yield "polled_again", *place, poll.offset, poll.producer, poll.pseq
+        for one in served[place] if last is not None and poll.offset > last + 1 else ():
+            if last is not None and last < one.offset < poll.offset:
+                yield "poll_skipped", *place, one.offset, one.producer, one.pseq
+
+
+def _polled(tables: Tables) -> set[Row]:
+    """What consumers were given, any of them, that was not sent like that or is not served now."""
+    sends = {(send.topic, send.producer, send.pseq): send for send in tables.sends}
+    served = {(one.topic, one.partition, one.offset): one for one in tables.log}
+    found: set[Row] = set()
+    for poll in tables.polls:
+        place, name = (poll.topic, poll.partition), (poll.producer, poll.pseq)
+        one = served.get((*place, poll.offset))
+        is_another = one is not None and (one.producer, one.pseq) != name
+        if one is not None and poll.producer is None and one.crc not in (None, poll.crc):
+            is_another = True
+        if one is None or (is_another and one.state != "damaged"):
+            found.add(("polled_and_gone", *place, poll.offset, *name))
+        if poll.producer is None or poll.pseq is None:
+            continue
+        send = sends.get((poll.topic, poll.producer, poll.pseq))
+        if send is None or send.outcome == "fail" or (send.partition, send.crc) != (poll.partition, poll.crc):
+            found.add(("polled_unsent", *place, poll.offset, *name))
+    return found
 
 
 # --- replicas ------------------------------------------------------------------------------------------

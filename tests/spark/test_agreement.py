@@ -10,11 +10,14 @@ from pyspark.sql.functions import lit
 
 from holdfast.durability.judge import ENDS_SCHEMA, EPOCHS_SCHEMA, MARKS_SCHEMA, MEMBERS_SCHEMA, judge
 from holdfast.durability.ledger import read_sends
+from holdfast.durability.poll_files import POLL_SCHEMA
+from holdfast.durability.polls import Polls
 from holdfast.durability.rules import RULES
+from holdfast.durability.rules.rule import Looks
 from holdfast.durability.segment_source import BATCH_SCHEMA
 from holdfast.durability.stray_records import STRAY_SCHEMA
 from tests.spark.builders import LOG_SCHEMA
-from tests.spark.plain_rules import Row, found_in
+from tests.spark.plain_rules import Polled, Row, found_in
 from tests.spark.simulated_runs import SimulatedRun, play_run, write_ledger
 
 pytestmark = [
@@ -28,6 +31,32 @@ BANDS = ("over-budget", "budget", "unclean-no-elr", "no-elr")
 IDEMPOTENT = (None, "p0", "p2")
 #: JUDGED_RUNS=100 plays a hundred
 RUNS = int(os.environ.get("JUDGED_RUNS", "4"))
+
+
+def read_twice(run: SimulatedRun) -> None:
+    """A consumer reads all that is served, and reads on from the middle in another session."""
+    tables, half = run.tables, len(run.tables.log) // 2
+    for number, log in enumerate((tables.log, tables.log[half:])):
+        tables.polls += [
+            Polled(
+                *(f"s{number}", one.topic, one.partition, one.offset),
+                *(tables.ends[one.topic, one.partition], one.crc or 0, one.producer, one.pseq),
+            )
+            for one in log
+        ]
+
+
+def damage_polls(run: SimulatedRun) -> None:
+    """A little of everything in what the consumer was given."""
+    polls, at = run.tables.polls, run.number
+    polls[at + 3] = polls[at + 3]._replace(crc=7)
+    polls[at + 5] = polls[at + 5]._replace(high_watermark=polls[at + 5].offset)
+    polls[at + 8] = polls[at + 8]._replace(high_watermark=-1)
+    polls[at + 9] = polls[at + 9]._replace(producer=None, pseq=None)
+    polls[at + 15] = polls[at + 15]._replace(pseq=1_000_000)
+    polls[at + 17] = polls[at + 17]._replace(partition=1 - polls[at + 17].partition)
+    polls.insert(at + 25, polls[at + 21])
+    del polls[at + 33 : at + 35]
 
 
 def damage(run: SimulatedRun) -> None:
@@ -65,7 +94,10 @@ def test_both_writings_of_the_rules_agree(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runs = [play_run(number, BANDS[number % len(BANDS)], monkeypatch) for number in range(RUNS)]
+    for run in runs:
+        read_twice(run)
     for run in runs[::2]:
+        damage_polls(run)
         damage(run)
     expected = sum((found_in(run.tables) for run in runs), Counter[Row]())
     found = judged(spark, tmp_path, runs)
@@ -73,6 +105,7 @@ def test_both_writings_of_the_rules_agree(
     kinds = {row[0] for row in expected}
     assert {"lost", "duplicated", "unexpected", "misplaced", "corrupt", "key_changed"} <= kinds
     assert {"diverged", "unserved", "unsent"} <= kinds
+    assert {name for name, rule in RULES.items() if rule.looks is Looks.POLLS} <= kinds
     in_budget = [run for run in runs[1::2] if BANDS[run.number % len(BANDS)] == "budget"]
     sound = [row for run in in_budget for row in found_in(run.tables) if row[4] in IDEMPOTENT]
     assert not [row for row in sound if RULES[row[0]].is_forbidden]
@@ -122,6 +155,16 @@ def judged(spark: Any, folder: Path, runs: list[SimulatedRun]) -> Counter[Row]:
         for offset, producer, pseq, crc, key_crc in copy.records
     ]
 
+    polls = [
+        (
+            *(f"{run.number}.polls.jsonl", number, 0, f"run{run.number}", "c", one.session, number),
+            *(one.topic, None, one.partition, one.high_watermark, None, one.offset, 3, one.crc),
+            *(one.producer, one.pseq, None, None),
+        )
+        for run in runs
+        for number, one in enumerate(run.tables.polls)
+    ]
+
     def strays(batches: Any) -> Any:
         held = frame(records, STRAY_SCHEMA)
         places = batches.select("broker", "topic", "partition", "segment", "position").distinct()
@@ -138,6 +181,7 @@ def judged(spark: Any, folder: Path, runs: list[SimulatedRun]) -> Counter[Row]:
         ends=frame(ends, ENDS_SCHEMA),
         epochs=frame(epochs, EPOCHS_SCHEMA),
         strays=strays,
+        polls=Polls(frame(polls, POLL_SCHEMA), len(polls), len(runs)),
         one_clock=True,
     )
     rows = Counter(

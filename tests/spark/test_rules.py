@@ -478,7 +478,8 @@ def test_every_rule_has_been_broken_once_and_counts_agree(planted: Judged) -> No
     for classes in ALL_CASES.values():
         for name, count in classes.items():
             totals[name] = totals.get(name, 0) + count
-    assert set(totals) == set(RULES)
+    # those of polls are broken in test_planted_polls
+    assert set(totals) == {name for name, rule in RULES.items() if rule.looks is not Looks.POLLS}
     assert dict(planted.verdict.counts) == totals
     assert {name: len(rows) for name, rows in planted.verdict.samples.items()} == totals
     facts = planted.verdict.facts
