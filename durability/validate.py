@@ -245,16 +245,12 @@ def _compared(
             )
             verdict = _with_later(_with_expired(verdict, totals, expired, ranges), settled, ranges)
             _check_same_topics(cluster, topics, verdict)
-            verdict = with_compaction(spark, verdict, options.log_dirs, was_compacted)
-            verdict = with_places(replace(verdict, doubts=verdict.doubts + of_no_clock), options.log_dirs)
-            verdict = with_stories(spark, verdict, options.log_dirs, options.history, elections)
-            if options.is_foreign:
-                verdict = with_values_named(verdict)
-        verdict = _with_files_passed_over(verdict, options.ledger)
+            verdict = _explained(spark, options, verdict, elections, was_compacted)
+        verdict = replace(verdict, doubts=verdict.doubts + of_no_clock)
         if options.tables is not None:
             with seconds.timed("tables", "Spark writes the tables"):
                 verdict = with_tables(spark, Path(options.tables), verdict, ranges, elections)
-        return verdict
+        return _with_files_passed_over(verdict, options.ledger)
     except UnreadableLedger as error:
         return inconclusive(f"ledger: {error}")
     except (ClientError, BadOption) as error:
@@ -263,6 +259,16 @@ def _compared(
         return inconclusive(f"reading failed: {reason_of(error)}")
     except OSError as error:
         return inconclusive(f"reading failed: {error}")
+
+
+def _explained(
+    spark: Any, options: ValidateOptions, verdict: Verdict, elections: Elections, was_compacted: WasCompacted
+) -> Verdict:
+    """The verdict with what compaction may have done, where to look, and what became of lost records."""
+    verdict = with_compaction(spark, verdict, options.log_dirs, was_compacted)
+    verdict = with_places(verdict, options.log_dirs)
+    verdict = with_stories(spark, verdict, options.log_dirs, options.history, elections)
+    return with_values_named(verdict) if options.is_foreign else verdict
 
 
 def _read_ledger(
