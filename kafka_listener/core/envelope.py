@@ -37,8 +37,12 @@ ITEMS_MAX_OF = {
     KafkaApi.FIND_COORDINATOR: 10_000,
     KafkaApi.DESCRIBE_GROUPS: 10_000,
     KafkaApi.DELETE_GROUPS: 10_000,
-    # A group has as many offsets; the answer is made in steps.
-    KafkaApi.OFFSET_FETCH: 100_000,
+    # A group has 100 000 offsets, here of 10 000 topics: clients name all of them at once.
+    KafkaApi.OFFSET_COMMIT: 110_000,
+    KafkaApi.OFFSET_FETCH: 110_000,
+    KafkaApi.OFFSET_DELETE: 110_000,
+    # A broker may have as many replicas.
+    KafkaApi.DESCRIBE_LOG_DIRS: 110_000,
     # One request makes, moves or configures 10 000 partitions, and may name the replicas of each.
     KafkaApi.CREATE_TOPICS: 100_000,
     KafkaApi.CREATE_PARTITIONS: 100_000,

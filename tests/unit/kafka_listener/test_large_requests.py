@@ -1,9 +1,12 @@
 """Requests with more elements than one turn of the event loop has time for."""
 
 import logging
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
+from holdfast.broker.core.groups.config import OFFSETS_MAX
 from holdfast.kafka_listener.core.api_table import KafkaApi
 from holdfast.kafka_listener.core.envelope import ITEMS_AT_ONCE, ITEMS_MAX_OF
 from holdfast.kafka_listener.core.schema_reader import ITEMS_MAX
@@ -74,15 +77,62 @@ async def test_a_peer_that_goes_while_its_large_request_is_at_work_leaves_nothin
     assert (node.server.in_flight_count, node.server.connection_count) == (0, 0)
 
 
-async def test_the_offsets_of_ten_thousand_topics_are_asked_for_at_once() -> None:
+#: {API: (version, the fields of a request about these topics, a topic)}
+OF_ALL_OFFSETS: dict[
+    KafkaApi, tuple[int, Callable[[list[Any]], dict[str, Any]], Callable[[str, int], Any]]
+] = {
+    KafkaApi.OFFSET_COMMIT: (
+        5,
+        lambda topics: {
+            "group_id": "g",
+            "generation_id_or_member_epoch": 1,
+            "member_id": "",
+            "topics": topics,
+        },
+        lambda name, count: {
+            "name": name,
+            "partitions": [
+                {"partition_index": index, "committed_offset": 1, "committed_metadata": ""}
+                for index in range(count)
+            ],
+        },
+    ),
+    KafkaApi.OFFSET_FETCH: (
+        8,
+        lambda topics: {"groups": [{"group_id": "g", "topics": topics}], "require_stable": False},
+        lambda name, count: {"name": name, "partition_indexes": list(range(count))},
+    ),
+    KafkaApi.OFFSET_DELETE: (
+        0,
+        lambda topics: {"group_id": "g", "topics": topics},
+        lambda name, count: {
+            "name": name,
+            "partitions": [{"partition_index": index} for index in range(count)],
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize("api", OF_ALL_OFFSETS, ids=lambda api: api.name)
+async def test_a_request_may_name_as_many_offsets_as_a_group_has(api: KafkaApi) -> None:
+    """A Java consumer commits all that it reads at once."""
+    version, fields, topic = OF_ALL_OFFSETS[api]
+    topics = [topic("t" if number == 0 else f"t{number}", OFFSETS_MAX // 100) for number in range(100)]
     node = KafkaNode()
     peer = await node.peer()
-    topics = [{"name": f"t{number}", "partition_indexes": [0]} for number in range(10_000)]
-    fields = {"groups": [{"group_id": "g", "topics": topics}], "require_stable": False}
-    await peer.send(request(KafkaApi.OFFSET_FETCH, 8, 1, fields))
+    await peer.send(request(api, version, 1, fields(topics)))
+    assert not peer.is_lost
     (question,) = node.parked
     question.respond(answer_of(question.message))
     await settle()
+    assert peer.answered_ids == [1]
+
+
+async def test_the_replicas_of_a_whole_log_dir_may_be_named_at_once() -> None:
+    node = KafkaNode()
+    peer = await node.peer()
+    topics = [{"topic": "t", "partitions": list(range(OFFSETS_MAX))}]
+    await peer.send(request(KafkaApi.DESCRIBE_LOG_DIRS, 1, 1, {"topics": topics}))
     assert peer.answered_ids == [1]
 
 
