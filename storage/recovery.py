@@ -224,12 +224,14 @@ async def _was_merged(
     file = await disk.open(offset_path(folder, base_offset, LOG_SUFFIX), create=False)
     try:
         inner, is_whole = await _spans_of(file, 0, base_offset)
-        outer, _ = await _spans_of(before.log, before.position_of(base_offset), before.base_offset)
+        end_offset = inner[-1].end_offset if inner else base_offset
+        position = before.position_of(base_offset)
+        # Epochs only rise: what lies behind the first batch there is of no lower one.
+        outer, _ = await _spans_of(before.log, position, before.base_offset, end_offset)
     except DiskError:
         await file.close()
         raise
     await file.close()
-    end_offset = inner[-1].end_offset if inner else base_offset
     if end_offset > before.next_offset or not may_be_of_one_log(inner, outer):
         return False
     return is_whole or (not clean and end_offset >= must_hold)
@@ -256,9 +258,11 @@ def may_be_of_one_log(some: Iterable[EpochSpan], others: Sequence[EpochSpan]) ->
     )
 
 
-async def _spans_of(file: File, position: int, next_offset: int) -> tuple[list[EpochSpan], bool]:
-    """The batches from a position on, none of which begins below `next_offset`, by their headers; and that
-    nothing else is behind them. Raises: DiskError."""
+async def _spans_of(
+    file: File, position: int, next_offset: int, last_offset: int | None = None
+) -> tuple[list[EpochSpan], bool]:
+    """The batches from a position on, none of which begins below `next_offset`, by their headers, up to the
+    first one that begins at or behind `last_offset`; and that nothing else is there. Raises: DiskError."""
     spans: list[EpochSpan] = []
     file_size = file.size
     try:
@@ -274,6 +278,8 @@ async def _spans_of(file: File, position: int, next_offset: int) -> tuple[list[E
                 if spans and spans[-1].epoch == header.leader_epoch:
                     start_offset = spans.pop().start_offset
                 spans.append(EpochSpan(header.leader_epoch, start_offset, next_offset))
+                if last_offset is not None and header.base_offset >= last_offset:
+                    return spans, True
             position += at
     except CorruptBatch:
         return spans, False

@@ -12,6 +12,7 @@ from holdfast.protocol.record_batch import Record, encode_batch, iter_batches, p
 from holdfast.runtime.api import DiskError
 from holdfast.runtime.memory.disk import MemoryDisk
 from holdfast.runtime.memory.machine import settle
+from holdfast.storage import recovery
 from holdfast.storage.core.config import LogConfig
 from holdfast.storage.core.faults import CorruptLog
 from holdfast.storage.core.files import INDEX_SUFFIX, LOG_SUFFIX, offset_path, parse_offset_name
@@ -290,10 +291,12 @@ async def test_segments_within_a_merged_one_are_deleted_by_the_next_start(gone: 
     check_reads(log)
 
 
-async def overlapping(end_offset: int, *, cut_bytes: int = 0, epoch: int = 1) -> MemoryDisk:
-    """A stopped log of offsets 0 to 9, with a segment of `epoch` from 5 to `end_offset`."""
+async def overlapping(
+    end_offset: int, *, cut_bytes: int = 0, epoch: int = 1, outer_end: int = 10
+) -> MemoryDisk:
+    """A stopped log of offsets 0 to `outer_end`, with a segment of `epoch` from 5 to `end_offset`."""
     disk = MemoryDisk()
-    files = {0: batches_between(0, 10), 5: batches_between(5, end_offset, epoch)}
+    files = {0: batches_between(0, outer_end), 5: batches_between(5, end_offset, epoch)}
     files[5] = files[5][: len(files[5]) - cut_bytes]
     await make_durably(disk, FOLDER)
     for base_offset, content in files.items():
@@ -428,3 +431,22 @@ async def test_nothing_is_merged_into_a_segment_that_begins_below_the_epochs() -
     log = await open_log(disk, LARGE, clean=True, log_start_offset=start)
     assert (log.log_start_offset, log.log_end_offset) == (start, end)
     check_reads(log)
+
+
+async def test_of_a_merged_segment_no_more_is_read_for_one_within_it_than_lies_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A stop in the midst of a deletion may leave many of them."""
+    disk = await overlapping(8, outer_end=500)
+    chunks = 0
+
+    async def counted() -> None:
+        nonlocal chunks
+        chunks += 1
+
+    monkeypatch.setattr(recovery, "SCAN_BYTES", 200)
+    monkeypatch.setattr(recovery, "next_turn", counted)
+    log = await open_log(disk, LARGE, clean=True)
+    assert (log.log_end_offset, await bases(disk)) == (500, [0])
+    assert 0 < chunks < 20
+    await log.close(flush=True)
