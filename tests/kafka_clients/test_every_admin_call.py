@@ -122,7 +122,7 @@ def test_every_call_does_its_work_or_is_refused(cluster: HoldfastCluster) -> Non
     cluster.restart()
     expected = {name: f"done {result}" for name, result in SERVED.items()}
     expected |= {name: error for error, names in REFUSED.items() for name in names}
-    done = ended(java_source("java", "EveryCall.java", cluster.kafka_bootstrap, "every-call"), timeout_s=300)
+    done = ended(java_source("java", "EveryCall.java", cluster.kafka_bootstrap, "every-call"), timeout_s=500)
     assert done.code == 0, done
     outcomes = dict(line.split(": ", 1) for line in done.lines)
     told = {

@@ -53,9 +53,10 @@ public class EveryCall {
     public static void main(String[] words) throws Exception {
         String servers = words[0], topic = words[1], group = topic;
         Map<String, Object> settings = new HashMap<>(Map.of("bootstrap.servers", servers));
-        settings.put("request.timeout.ms", 10_000);
-        settings.put("default.api.timeout.ms", 10_000);
+        settings.put("request.timeout.ms", 60_000);
+        settings.put("default.api.timeout.ms", 60_000);
         Admin admin = Admin.create(settings);
+        admin.describeCluster().nodes().get(); // what it takes to start is no call's
         TopicPartition first = new TopicPartition(topic, 0);
 
         // topics

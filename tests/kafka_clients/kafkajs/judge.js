@@ -46,13 +46,20 @@ async function read(records) {
   values.forEach(value => console.log(value));
 }
 
+// Any broker is asked, and one may hear of a change later than another.
+async function until(wanted, ask) {
+  let found;
+  while ((found = await ask()) !== wanted) await new Promise(resolve => setTimeout(resolve, 100));
+  return found;
+}
+
 async function administer() {
   const admin = kafka.admin(), producer = kafka.producer();
   await Promise.all([admin.connect(), producer.connect()]);
   const configEntries = [{ name: "retention.ms", value: "123456" }], ofTopic = { type: 2, name: topic };
   await admin.createTopics({ topics: [{ topic, numPartitions: 3, replicationFactor: 3, configEntries }] });
   await admin.createPartitions({ topicPartitions: [{ topic, count: 4 }] });
-  console.log("listed", (await admin.listTopics()).includes(topic));
+  console.log("listed", await until(true, async () => (await admin.listTopics()).includes(topic)));
   const described = await admin.describeConfigs({
     includeSynonyms: true, resources: [{ ...ofTopic, configNames: ["retention.ms"] }],
   });
@@ -60,8 +67,9 @@ async function administer() {
   await admin.alterConfigs({ validateOnly: false, resources: [{ ...ofTopic, configEntries }] });
   await producer.send({ topic, messages: Array.from({ length: 10 }, () => ({ value: "value", partition: 0 })) });
   await admin.deleteTopicRecords({ topic, partitions: [{ partition: 0, offset: "4" }] });
+  const partitions = await until(4, async () => (await admin.fetchTopicOffsetsByTimestamp(topic, 1)).length);
   const { low, high } = (await admin.fetchTopicOffsets(topic)).find(one => one.partition === 0);
-  console.log("offsets", low, high, (await admin.fetchTopicOffsetsByTimestamp(topic, 1)).length);
+  console.log("offsets", low, high, partitions);
   console.log("brokers", (await admin.describeCluster()).brokers.length);
   await admin.setOffsets({ groupId: topic, topic, partitions: [{ partition: 0, offset: "7" }] });
   const committed = await admin.fetchOffsets({ groupId: topic, topics: [topic] });

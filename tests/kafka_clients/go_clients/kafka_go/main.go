@@ -122,9 +122,16 @@ func administer(ctx context.Context, seeds []string, topic string) {
 	}}})
 	check(err, "create")
 	check(created.Errors[topic], "create")
-	time.Sleep(time.Second)
-	metadata, err := client.Metadata(ctx, &kafka.MetadataRequest{Topics: []string{topic}})
-	check(err, "metadata")
+	// Any broker is asked, and one that has not heard of the topic yet says so.
+	var metadata *kafka.MetadataResponse
+	for {
+		metadata, err = client.Metadata(ctx, &kafka.MetadataRequest{Topics: []string{topic}})
+		check(err, "metadata")
+		if rows := metadata.Topics[0].Partitions; len(rows) == 3 && len(rows[0].Isr) == 3 {
+			break
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
 	fmt.Println("described", len(metadata.Brokers), len(metadata.Topics[0].Partitions), len(metadata.Topics[0].Partitions[0].Isr))
 	more, err := client.CreatePartitions(ctx, &kafka.CreatePartitionsRequest{Topics: []kafka.TopicPartitionsConfig{{Name: topic, Count: 4}}})
 	check(err, "create partitions")
@@ -132,6 +139,11 @@ func administer(ctx context.Context, seeds []string, topic string) {
 	of_topic := kafka.DescribeConfigRequestResource{ResourceType: kafka.ResourceTypeTopic, ResourceName: topic, ConfigNames: []string{"retention.ms"}}
 	configs, err := client.DescribeConfigs(ctx, &kafka.DescribeConfigsRequest{Resources: []kafka.DescribeConfigRequestResource{of_topic}})
 	check(err, "describe configs")
+	for configs.Resources[0].Error != nil && ctx.Err() == nil {
+		time.Sleep(100 * time.Millisecond)
+		configs, err = client.DescribeConfigs(ctx, &kafka.DescribeConfigsRequest{Resources: []kafka.DescribeConfigRequestResource{of_topic}})
+		check(err, "describe configs")
+	}
 	check(configs.Resources[0].Error, "describe configs")
 	fmt.Println(configs.Resources[0].ConfigEntries[0].ConfigName, configs.Resources[0].ConfigEntries[0].ConfigValue)
 	altered, err := client.IncrementalAlterConfigs(ctx, &kafka.IncrementalAlterConfigsRequest{Resources: []kafka.IncrementalAlterConfigsRequestResource{{
