@@ -11,6 +11,7 @@ from typing import Any
 
 from holdfast.client.core.history import RowWriter, SentFields, make_value, parse_value, value_crc32c
 from holdfast.client.core.outcomes import DeliveryOutcome
+from holdfast.protocol.id_text import encode_id
 from holdfast.protocol.record_batch import Record, encode_batch
 from tests.unit.durability.arrow_files import write_arrow
 
@@ -153,12 +154,16 @@ def history_batches(history: RunHistory, size: int = 5) -> dict[tuple[str, int],
 
 
 def write_log_dir(folder: Path, logs: dict[tuple[str, int], list[bytes]], high_watermark: int) -> Path:
-    """A broker's log dir: one segment for each partition, and the checkpoint of high watermarks."""
+    """A broker's log dir: one segment for each partition, the id that `planted_log` gives its topic, and the
+    checkpoint of high watermarks."""
+    topics = sorted({topic for topic, _ in logs})
     for (topic, partition), batches in logs.items():
         place = folder / f"{topic}-{partition}"
         place.mkdir(parents=True)
         (place / "00000000000000000000.log").write_bytes(b"".join(batches))
         (place / "00000000000000000000.index").write_bytes(b"")
+        topic_id = encode_id((7 + topics.index(topic)).to_bytes(16, "big"))
+        (place / "partition.metadata").write_text(f"version: 0\ntopic_id: {topic_id}\n")
     lines = [f"{topic} {partition} {high_watermark}" for topic, partition in logs]
     (folder / "replication-offset-checkpoint").write_text("\n".join(["0", str(len(lines)), *lines, ""]))
     return folder

@@ -49,7 +49,7 @@ def test_a_clean_run_is_good_replicas_included_and_reported(spark: Any, tmp_path
     # a tail that is torn behind the high watermark is no business of a verdict
     segment = tmp_path / "b2" / "t-0" / "00000000000000000000.log"
     segment.write_bytes(segment.read_bytes() + logs["t", 0][0][:33])
-    with PlantedLogs(logs) as node:
+    with PlantedLogs(logs, replicas=(1, 2, 3)) as node:
         report = tmp_path / f"report {ODD_NAME}"
         verdict = verdict_of(spark, tmp_path, node, history, log_dirs=dirs, report=str(report))
     assert verdict.exit_code == 0, verdict.as_text()
@@ -125,7 +125,7 @@ def test_loss_damage_and_divergence_are_told_apart(spark: Any, tmp_path: Path) -
     other = clean_history("t")
     other.log[0][15:] = other.log[0][:5]
     dirs[2] = str(write_log_dir(tmp_path / "b2", history_batches(other), 20))
-    with PlantedLogs(served) as node:
+    with PlantedLogs(served, replicas=(1, 2)) as node:
         report, tables = tmp_path / f"report {ODD_NAME}", tmp_path / "tables"
         places: dict[str, Any] = {"log_dirs": dirs, "report": str(report), "tables": str(tables)}
         verdict = verdict_of(spark, tmp_path, node, history, **places)
@@ -139,7 +139,8 @@ def test_loss_damage_and_divergence_are_told_apart(spark: Any, tmp_path: Path) -
     assert pq.read_table(report / "violations").num_rows == 11
     rows = {name: pq.read_table(tables / name) for name in SCHEMAS}
     assert {name: table.num_rows for name, table in rows.items()} == {
-        "sends": 40, "final": 35, "replicas": 16, "meta": 4, "events": 0, "anomalies": 11,
+        "sends": 40, "final": 35, "replicas": 16, "meta": 4, "polls": 0, "events": 0,
+        "anomalies": 11,
     }  # fmt: skip
     assert set(rows["sends"].column("tp").to_pylist()) == {"t-0", "t-1"}
     assert set(rows["anomalies"].column("run").to_pylist()) == {"demo"}
@@ -156,7 +157,7 @@ def test_replicas_that_are_damaged_short_or_gone_are_told(spark: Any, tmp_path: 
     shutil.rmtree(dirs[3] / "t-1")
     checkpoint = dirs[4] / "replication-offset-checkpoint"
     checkpoint.write_text(checkpoint.read_text()[:-2])
-    with PlantedLogs(logs) as node:
+    with PlantedLogs(logs, replicas=(1, 2, 3, 4), leaving=(2, 3, 4)) as node:
         options = {broker: str(folder) for broker, folder in dirs.items()}
         verdict = verdict_of(spark, tmp_path, node, history, log_dirs=options)
     assert {name: count for name, count in verdict.counts.items() if count} == {"damaged": 1}
