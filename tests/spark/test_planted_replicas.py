@@ -235,7 +235,9 @@ REPLICAS = {
         lambda run: run.replicas[2][0].pop(1), 5, {"diverged": 1}, says="replica 2 goes on at offset 10"
     ),
     "a byte of a batch": Fault(_flipped, 5, {"damaged": 1}, says="replica 2, .* at byte "),
-    "an epoch that falls": Fault(_falling, 5, {"epoch_order": 3}, says="epoch 2 behind epoch 3"),
+    "an epoch that falls": Fault(
+        _falling, 5, {"epoch_order": 3, "unserved": 1}, says="epoch 2 behind epoch 3"
+    ),
     "a checkpoint of another epoch": Fault(
         _checkpoint((2, 0)),
         5,
