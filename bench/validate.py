@@ -22,6 +22,8 @@ from holdfast.bench.report import common, finish, note
 from holdfast.cli.extras import require
 
 PRODUCERS = 2
+#: Of so many sends ledgers of both formats are judged.
+BOTH_FORMATS = 1_000_000
 VALUE_BYTES = 100
 FEW_PARTITIONS = 3
 #: Of the answers, one of so many is missing in a ledger that is looked at closely.
@@ -37,6 +39,13 @@ CHECKPOINT_S = 6.0
     default="1000000,10000000",
     show_default=True,
     help="Sends of each run, in all; e.g. 100000000.",
+)
+@click.option(
+    "--ledger-format",
+    "formats",
+    type=click.Choice(("json", "arrow")),
+    multiple=True,
+    help=f"Of the ledgers; by default both of {BOTH_FORMATS:,} sends, and lines of more or fewer.",
 )
 @click.option(
     "--few",
@@ -57,6 +66,7 @@ def main(
     runs: int,
     as_json: bool,
     records: str,
+    formats: tuple[str, ...],
     few: str,
     report_file: Path | None,
 ) -> None:
@@ -64,34 +74,37 @@ def main(
     require("spark")
     if report_file is not None:
         require("report")
-    data: dict[str, Any] = {"machine": describe(), "runs": runs, "few": {}, "records": {}}
+    data: dict[str, Any] = {"machine": describe(), "runs": runs, "few": {}, "records": []}
     with bench_cluster(bootstrap_server, folder) as cluster:
         data["few"] = _measure_few(cluster, runs, [*map(int, filter(None, few.split(",")))])
         for count in map(int, filter(None, records.split(","))):
-            data["records"][count] = _measure(cluster, runs, count)
+            for ledger_format in formats or (("json", "arrow") if count == BOTH_FORMATS else ("json",)):
+                data["records"].append(_measure(cluster, runs, count, ledger_format))
     if report_file is not None:
         report_file.write_text(_page(data), encoding="utf-8")
     finish("bench-validate", data, _text(data), as_json=as_json)
 
 
-def _measure(cluster: BenchCluster, runs: int, count: int) -> dict[str, Any]:
-    topic = f"bench-validate-{count}"
-    ledger = cluster.folder / f"ledger-{count}"
+def _measure(cluster: BenchCluster, runs: int, count: int, ledger_format: str) -> dict[str, Any]:
+    topic = f"bench-validate-{count}-{ledger_format}"
+    ledger = cluster.folder / f"ledger-{count}-{ledger_format}"
     cluster.create_topic(topic)
-    note(f"{count:,} records: writing")
-    _write(cluster, topic, count, ledger)
+    note(f"{count:,} records, {ledger_format} ledger: writing")
+    _write(cluster, topic, count, ledger, ledger_format)
+    from holdfast.durability.ledger_files import ledger_files, text_bytes
     from holdfast.durability.session import start_session, stop_session
     from holdfast.durability.validate import SHORT_JOB_BYTES, ValidateOptions, validate
 
     ledger_bytes = sum(path.stat().st_size for path in ledger.iterdir())
     start = time.monotonic()
-    spark = start_session("local[*]", "bench validate", is_short=ledger_bytes < SHORT_JOB_BYTES)
+    is_short = text_bytes(ledger_files(str(ledger))) < SHORT_JOB_BYTES
+    spark = start_session("local[*]", "bench validate", is_short=is_short)
     spark_start_s = time.monotonic() - start
     found: list[dict[str, Any]] = []
     try:
         _source_seconds(spark, cluster.bootstrap_servers, topic)  # workers start, and code is compiled
         for number in range(runs):
-            note(f"{count:,} records: run {number + 1} of {runs}")
+            note(f"{count:,} records, {ledger_format} ledger: run {number + 1} of {runs}")
             source_s = _source_seconds(spark, cluster.bootstrap_servers, topic)
             start = time.monotonic()
             verdict = validate(spark, ValidateOptions(str(ledger), cluster.bootstrap_servers))
@@ -105,6 +118,8 @@ def _measure(cluster: BenchCluster, runs: int, count: int) -> dict[str, Any]:
         cluster.delete_topic(topic)
     phases = {name: spread([one[name] for one in found]) for name in found[0]}
     return {
+        "count": count,
+        "ledger_format": ledger_format,
         "ledger_bytes": ledger_bytes,
         "spark_start_s": spark_start_s,
         "seconds": phases,
@@ -177,7 +192,7 @@ def _without_answers(ledger: Path) -> Path:
     return made
 
 
-def _write(cluster: BenchCluster, topic: str, count: int, ledger: Path) -> None:
+def _write(cluster: BenchCluster, topic: str, count: int, ledger: Path, ledger_format: str = "json") -> None:
     """Processes that write the records, each with its ledger."""
     writers = [
         subprocess.Popen(
@@ -185,7 +200,8 @@ def _write(cluster: BenchCluster, topic: str, count: int, ledger: Path) -> None:
                 *(sys.executable, "-m", "holdfast.cli", "verifiable-producer", "--quiet"),
                 *("--bootstrap-server", cluster.bootstrap_servers, "--topic", topic),
                 *("--max-messages", str(count // PRODUCERS), "--value-size", str(VALUE_BYTES)),
-                *("--ledger", str(ledger), "--producer-name", f"p{number}"),
+                *("--ledger", str(ledger), "--ledger-format", ledger_format),
+                *("--producer-name", f"p{number}"),
             ],
             stdout=subprocess.DEVNULL,
         )
@@ -209,15 +225,16 @@ def _text(data: dict[str, Any]) -> str:
     machine = data["machine"]
     rows = [
         [
-            f"{count:,}",
+            f"{found['count']:,}",
+            found["ledger_format"],
             f"{found['source_records_s'].median:,.0f}",
             f"{found['verdict_records_s'].median:,.0f}",
             str(found["share"]),
             *(str(found["seconds"].get(phase, "")) for phase in ("ledger", "offsets", "compare")),
         ]
-        for count, found in data["records"].items()
+        for found in data["records"]
     ]
-    heads = ("SENDS", "source/s", "verdict/s", "share", "ledger s", "offsets s", "compare s")
+    heads = ("SENDS", "ledger", "source/s", "verdict/s", "share", "ledger s", "offsets s", "compare s")
     head = (
         f"{machine['cpus']} x {machine['cpu_model']}, {machine['system']}, Python {machine['python']}, "
         f"load {machine['load_average']:.1f}; median (lowest to highest) of {data['runs']} runs"
@@ -227,7 +244,7 @@ def _text(data: dict[str, Any]) -> str:
         for count, kinds in data["few"]["sends"].items()
         for kind, seen in kinds.items()
     ]
-    starts = [data["few"]["spark_start_s"], *(one["spark_start_s"] for one in data["records"].values())]
+    starts = [data["few"]["spark_start_s"], *(one["spark_start_s"] for one in data["records"])]
     replicas = "replicas compared" if data["few"]["with_replicas"] else "without replicas"
     parts = [
         head,
@@ -243,13 +260,12 @@ def _page(data: dict[str, Any]) -> str:
     from plotly import graph_objects as go
 
     made = go.Figure()
-    counts = list(data["records"])
+    names = [f"{one['count']:,} {one['ledger_format']}" for one in data["records"]]
     for name in ("source_s", "ledger", "offsets", "compare"):
-        seconds = [data["records"][count]["seconds"][name].median for count in counts]
-        costs = [1e6 * one / count for one, count in zip(seconds, counts, strict=True)]
+        costs = [1e6 * one["seconds"][name].median / one["count"] for one in data["records"]]
         is_source = name == "source_s"
         made.add_bar(
-            x=[f"{count:,}" for count in counts],
+            x=names,
             y=costs,
             name="source alone" if is_source else name,
             offsetgroup="source" if is_source else "verdict",
