@@ -7,7 +7,7 @@ the served log over the wire and three replicas on disk. Faults of replicas are 
 import gzip
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -400,10 +400,24 @@ LOGS = {
 FAULTS = {**LEDGERS, **LOGS}
 
 
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=() if fault.is_fast else pytest.mark.long) for name, fault in FAULTS.items()],
-)
+#: Rows that count as much data in each run of the tests; the others do in the long one.
+AS_MUCH = ("the end is gone", "a cut last batch")
+
+
+def rows(names: Iterable[str], fast: Collection[str]) -> pytest.MarkDecorator:
+    """Each row as little data and as much."""
+    made = [
+        pytest.param(
+            *(name, scale),
+            marks=() if name in fast and (scale == "little" or name in AS_MUCH) else pytest.mark.long,
+        )
+        for name in names
+        for scale in ("little", "much")
+    ]
+    return pytest.mark.parametrize(("name", "little_and_much"), made, indirect=["little_and_much"])
+
+
+@rows(FAULTS, [name for name, fault in FAULTS.items() if fault.is_fast])
 def test_a_fault_is_found_alone(spark: Any, tmp_path: Path, name: str) -> None:
     check(FAULTS[name], spark, tmp_path)
 
@@ -431,10 +445,7 @@ FOREIGN = {
 }
 
 
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=() if name == "the end is gone" else pytest.mark.long) for name in FOREIGN],
-)
+@rows(FOREIGN, ["the end is gone"])
 def test_a_fault_in_the_run_of_another_client_is_found(spark: Any, tmp_path: Path, name: str) -> None:
     fault = FOREIGN[name]
     run = Plain.sound()
