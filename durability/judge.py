@@ -3,7 +3,7 @@
 Rules are SQL in `durability.rules`; where the tables come from is `durability.validate`'s.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from pyspark.sql import Observation
@@ -13,15 +13,17 @@ from holdfast.durability.ledger import Totals
 from holdfast.durability.poll_files import POLL_SCHEMA
 from holdfast.durability.polls import Polls
 from holdfast.durability.rules import (
+    BATCHES_SQL,
     COMPARED_SQL,
     NEAR_SQL,
     ORDER_SQL,
     PAIRS_SQL,
     RULES,
     SEEN_UNPLACED_SQL,
-    SHORT_SQL,
     STRAYS_SQL,
+    VIOLATIONS_SCHEMA,
     findings_sql,
+    needs_sql,
     violations_sql,
 )
 from holdfast.durability.rules.rule import Looks, Rule
@@ -44,6 +46,8 @@ MEMBERS_SCHEMA = "broker int, topic string, partition int, is_in_sync boolean"
 _NEEDS_TABLES = (
     Looks.TIMES, Looks.REPLICAS, Looks.EPOCHS, Looks.MEMBERS, Looks.STRAYS, Looks.POLLS,
 )  # fmt: skip
+#: What rules look at that is there only where something is odd.
+_PAIRED = (Looks.PAIRS, Looks.FIELDS)
 #: Replicas that a doubt names.
 SHORT_MAX = 5
 
@@ -93,14 +97,6 @@ def judge(
     ):
         (scale.rows(spark, [], schema) if table is None else table).createOrReplaceTempView(name)
     seen, is_odd = _pair(spark, scale)
-    has_strays = replica is not None and strays is not None and _find_strays(spark, strays, scale)
-    # of sends that are in order only those without an offset of their own can be out of it
-    is_ordered = totals.in_order and (not is_odd or spark.table("odd").where(SEEN_UNPLACED_SQL).isEmpty())
-    disordered = spark.sql(ORDER_SQL)
-    if has_order and not is_ordered:
-        disordered = scale.kept(disordered)
-    disordered.createOrReplaceTempView("disordered")
-    is_disordered = has_order and not is_ordered and disordered.count() > 0
     given = {
         Looks.ORDER: has_order,
         Looks.TIMES: one_clock,
@@ -111,13 +107,16 @@ def judge(
         Looks.POLLS: polls is not None,
     }
     wanted = rules_of(totals, without=[looks for looks, is_there in given.items() if not is_there])
-    asked = [
-        rule
-        for rule in wanted
-        if (is_odd or rule.looks not in (Looks.PAIRS, Looks.FIELDS))
-        and (is_disordered or rule.looks is not Looks.ORDER)
-        and (has_strays or rule.looks is not Looks.STRAYS)
-    ]
+    spared, is_unplaced = _without_odd(spark, wanted) if is_odd else (_of(wanted, _PAIRED), False)
+    if replica is not None:
+        spared |= _without_odd_batches(spark, wanted)
+    if strays is not None and not _find_strays(spark, strays, scale, _of(wanted, {Looks.STRAYS}) - spared):
+        spared |= _of(wanted, {Looks.STRAYS})
+    # of sends that are in order only those without an offset of their own can be out of it
+    may_be_disordered = has_order and (is_unplaced or not totals.in_order)
+    if not (may_be_disordered and _find_disordered(spark, scale)):
+        spared |= _of(wanted, {Looks.ORDER})
+    asked = [rule for rule in wanted if rule.name not in spared]
     counts, samples = _found(spark, scale, wanted, asked)
     facts = facts_of(totals, seen, partitions)
     notes = (*notes, *notes_of(totals))
@@ -125,9 +124,10 @@ def judge(
         facts |= {"polled": polls.records, "consumers": polls.consumers}
         notes += polls.notes
     if replica is not None:
-        facts |= _facts_of_replicas(spark, replicas_assigned)
-        notes = _short_notes(spark.sql(SHORT_SQL).collect()) + notes
-        if facts["replica_batches"] == 0:
+        compared = spark.sql(COMPARED_SQL).first()
+        facts |= _facts_of_replicas(compared, replicas_assigned)
+        notes = _short_notes(compared.short) + notes
+        if compared.compared == 0:
             doubts += (
                 "no batch of a replica lies below a checkpointed high watermark: nothing was compared",
             )
@@ -140,7 +140,8 @@ def _found(
     """Make view `violations` of the rules that are asked; (counts of all wanted ones, samples)."""
     counts = {rule.name: 0 for rule in wanted}
     samples: dict[str, list[dict[str, Any]]] = {}
-    scale.together(spark.sql(violations_sql(asked or wanted))).createOrReplaceTempView("violations")
+    violations = spark.sql(violations_sql(asked)) if asked else scale.rows(spark, [], VIOLATIONS_SCHEMA)
+    scale.together(violations).createOrReplaceTempView("violations")
     for row in spark.sql(findings_sql(SAMPLES_MAX)).collect() if asked else ():
         counts[row["class"]] = row.total
         shown = {name: value for name, value in row.asDict().items() if name not in ("class", "total", "nth")}
@@ -151,7 +152,7 @@ def _found(
 def _pair(spark: Any, scale: Scale) -> tuple[Mapping[str, int], bool]:
     """Make views `odd` and `near`; (counts of what was paired, whether anything is odd)."""
     seen = Observation("pairs")
-    odd = scale.kept(
+    odd, count = scale.counted(
         spark.sql(PAIRS_SQL)
         .observe(
             seen,
@@ -162,19 +163,47 @@ def _pair(spark: Any, scale: Scale) -> tuple[Mapping[str, int], bool]:
         .drop("perfect")
     )
     odd.createOrReplaceTempView("odd")
-    is_odd = odd.count() > 0
-    near = spark.sql(NEAR_SQL)
-    (scale.kept(near) if is_odd else near).createOrReplaceTempView("near")
-    return seen.get, is_odd
+    if count:
+        scale.kept(spark.sql(NEAR_SQL)).createOrReplaceTempView("near")
+    return seen.get, count > 0
 
 
-def _find_strays(spark: Any, strays: Callable[[Any], Any], scale: Scale) -> bool:
+def _of(rules: Iterable[Rule], looks: Collection[Looks]) -> set[str]:
+    """The names of rules that look at one of these."""
+    return {rule.name for rule in rules if rule.looks in looks}
+
+
+def _without_odd(spark: Any, rules: Sequence[Rule]) -> tuple[set[str], bool]:
+    """(names of the rules that nothing in view `odd` breaks, whether a send without its own offset is in
+    the log)."""
+    asked = [rule for rule in rules if rule.looks in _PAIRED]
+    *needed, is_unplaced = spark.sql(needs_sql(asked, "odd", SEEN_UNPLACED_SQL)).first()
+    return {rule.name for rule, is_needed in zip(asked, needed, strict=True) if not is_needed}, is_unplaced
+
+
+def _without_odd_batches(spark: Any, rules: Sequence[Rule]) -> set[str]:
+    """Names of the rules that no batch of the replicas breaks."""
+    asked = [rule for rule in rules if rule.looks in (Looks.REPLICAS, Looks.STRAYS)]
+    needed = spark.sql(needs_sql(asked, f"({BATCHES_SQL})")).first()
+    return {rule.name for rule, is_needed in zip(asked, needed, strict=True) if not is_needed}
+
+
+def _find_strays(spark: Any, strays: Callable[[Any], Any], scale: Scale, asked: Collection[str]) -> bool:
     """Make view `stray`, when there is something that is not served; whether there is."""
-    batches = scale.kept(spark.sql(STRAYS_SQL))
-    if batches.isEmpty():
+    if not asked:
+        return False
+    batches, count = scale.counted(spark.sql(STRAYS_SQL))
+    if not count:
         return False
     strays(batches).createOrReplaceTempView("stray")
     return True
+
+
+def _find_disordered(spark: Any, scale: Scale) -> bool:
+    """Make view `disordered`; whether there is anything in it."""
+    disordered, count = scale.counted(spark.sql(ORDER_SQL))
+    disordered.createOrReplaceTempView("disordered")
+    return bool(count)
 
 
 def facts_of(totals: Totals, seen: Mapping[str, int], partitions: int) -> dict[str, Any]:
@@ -194,8 +223,7 @@ def facts_of(totals: Totals, seen: Mapping[str, int], partitions: int) -> dict[s
     }
 
 
-def _facts_of_replicas(spark: Any, replicas_assigned: int) -> dict[str, int]:
-    compared = spark.sql(COMPARED_SQL).first()
+def _facts_of_replicas(compared: Any, replicas_assigned: int) -> dict[str, int]:
     facts = {"replica_batches": compared.compared, "replica_batches_seen": compared.batches}
     if replicas_assigned:
         facts |= {"replicas_seen": compared.replicas, "replicas": replicas_assigned}

@@ -29,6 +29,8 @@ _LITTLE = {
     "spark.sql.exchange.reuse": "false",
     "spark.sql.execution.reuseSubquery": "false",
     "spark.sql.lightweightPlanChangeValidation": "false",
+    "spark.sql.constraintPropagation.enabled": "false",
+    "spark.sql.optimizer.dynamicPartitionPruning.enabled": "false",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
@@ -40,6 +42,11 @@ class Scale:
     def kept(self, frame: Any) -> Any:
         """A table that several queries look at, which stays as it is."""
         return frame.cache()
+
+    def counted(self, frame: Any) -> tuple[Any, int]:
+        """The same, and how many rows it has."""
+        kept = self.kept(frame)
+        return kept, kept.count()
 
     def gathered(self, frame: Any, *columns: str) -> Any:
         """The table with rows in one place that are equal in these columns."""
@@ -70,7 +77,11 @@ class Little(Scale):
     """For little: rows are part of each query's plan, which ends at once where they leave nothing to do."""
 
     def kept(self, frame: Any) -> Any:
-        return self.table(frame.sparkSession, frame.toArrow())
+        return self.counted(frame)[0]
+
+    def counted(self, frame: Any) -> tuple[Any, int]:
+        rows = frame.toArrow()
+        return self.table(frame.sparkSession, rows), rows.num_rows
 
     def gathered(self, frame: Any, *columns: str) -> Any:
         return frame.coalesce(1)

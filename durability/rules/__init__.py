@@ -92,42 +92,68 @@ FROM (SELECT *, max(offset) OVER earlier AS highest,
 WHERE offset <= highest
 """
 
-#: How much of the replicas there is, and how much of it the comparison could see: not what cannot be read.
-COMPARED_SQL = """
-SELECT count(last_offset) AS batches,
-       count_if(last_offset < high_watermark AND problem IS NULL) AS compared,
-       count(DISTINCT broker, topic, partition) AS replicas
-FROM replica LEFT JOIN marks USING (broker, topic, partition)
+_SERVED_SQL = """
+SELECT l.topic, l.partition, l.offset AS last_offset, true AS is_served, l.batch_crc32c, l.batch_epoch
+FROM log l LEFT SEMI JOIN replica b
+  ON l.topic = b.topic AND l.partition = b.partition AND l.offset = b.last_offset
 """
 
-#: Replicas that end below their own high watermark; `log_end` is NULL without a log. No violation: a power
-#: cut may take what was not flushed, and the others still have it.
-SHORT_SQL = f"""
-SELECT broker, topic, partition, high_watermark,
-       max({END_OF_ROW}) AS log_end
-FROM marks LEFT JOIN replica USING (broker, topic, partition)
-GROUP BY broker, topic, partition, high_watermark
-HAVING log_end IS NULL AND high_watermark > 0 OR log_end < high_watermark
-ORDER BY topic, partition, broker
+#: Each batch of the replicas. Uneven: it cannot be read, or does not follow on the one before it in its file,
+#: in offset or epoch, or copies of it differ. Unserved: or what is served at its last offset is another.
+BATCHES_SQL = f"""
+SELECT topic, uneven,
+       uneven OR (last_offset IS NOT NULL
+                  AND NOT coalesce(crc = batch_crc32c AND leader_epoch = batch_epoch, false)) AS unserved
+FROM (SELECT topic, partition, max(last_offset) AS last_offset, max(crc) AS crc,
+             max(leader_epoch) AS leader_epoch,
+             bool_or(odd) OR min(struct(leader_epoch, crc, last_offset))
+                          <> max(struct(leader_epoch, crc, last_offset)) AS uneven
+      FROM (SELECT *, problem IS NOT NULL OR damaged OR last_offset < base_offset
+                      OR coalesce(base_offset <> max(last_offset) OVER before + 1, false)
+                      OR coalesce(leader_epoch < max(leader_epoch) OVER before, false) AS odd
+            FROM replica
+            WINDOW before AS (PARTITION BY broker, topic, partition ORDER BY segment, position
+                              ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING))
+      GROUP BY topic, partition, base_offset)
+LEFT JOIN ({_SERVED_SQL}) USING (topic, partition, last_offset)
+"""
+
+#: How much of the replicas there is, and how much of it the comparison could see: not what cannot be read.
+#: `short`: replicas that end below their own high watermark; `log_end` is NULL without a log. No violation: a
+#: power cut may take what was not flushed, and the others still have it.
+COMPARED_SQL = f"""
+SELECT coalesce(sum(batches), 0) AS batches, coalesce(sum(compared), 0) AS compared,
+       count(DISTINCT CASE WHEN is_there THEN struct(broker, topic, partition) END) AS replicas,
+       array_sort(collect_list(
+           CASE WHEN log_end IS NULL AND high_watermark > 0 OR log_end < high_watermark
+                THEN struct(topic, partition, broker, high_watermark, log_end) END)) AS short
+FROM (SELECT broker, topic, partition, high_watermark, count(last_offset) AS batches,
+             count_if(last_offset < high_watermark AND problem IS NULL) AS compared,
+             bool_or(is_there) AS is_there, max({END_OF_ROW}) AS log_end
+      FROM (SELECT *, true AS is_there FROM replica)
+      FULL JOIN marks USING (broker, topic, partition)
+      GROUP BY broker, topic, partition, high_watermark)
 """
 
 #: Batches of replicas of which no other rule says whether that is what was sent: nothing is served in their
 #: place, or something else is and they lie above their high watermark. What lies below the log's beginning is
 #: deleted.
-STRAYS_SQL = """
+STRAYS_SQL = f"""
 SELECT broker, topic, partition, base_offset, crc, segment, position
 FROM replica r
 LEFT JOIN marks USING (broker, topic, partition)
 LEFT JOIN (SELECT topic, partition, log_start FROM ends) USING (topic, partition)
-LEFT JOIN (SELECT l.topic, l.partition, l.offset AS last_offset, true AS is_served, l.batch_crc32c
-           FROM log l LEFT SEMI JOIN replica b
-             ON l.topic = b.topic AND l.partition = b.partition AND l.offset = b.last_offset)
-  USING (topic, partition, last_offset)
+LEFT JOIN ({_SERVED_SQL}) USING (topic, partition, last_offset)
 WHERE problem IS NULL AND last_offset >= coalesce(log_start, 0)
   AND (is_served IS NULL
        OR (last_offset >= coalesce(high_watermark, 0) AND NOT batch_crc32c <=> crc))
 """
 
+#: Of view `violations`.
+VIOLATIONS_SCHEMA = (
+    "class string, topic string, partition int, offset long, run string, producer string, pseq long, "
+    "detail string, broker int, segment string, position long"
+)
 _COLUMNS = "topic, partition, offset, run, producer, pseq, detail"
 _FILE_COLUMNS = "broker, segment, position"
 _NO_FILE = "CAST(NULL AS int) AS broker, CAST(NULL AS string) AS segment, CAST(NULL AS long) AS position"
@@ -140,6 +166,13 @@ def violations_sql(rules: Sequence[Rule]) -> str:
         f"FROM ({rule.sql})"
         for rule in rules
     )
+
+
+def needs_sql(rules: Sequence[Rule], table: str, *more: str) -> str:
+    """One row: of each of these rules, and of more conditions, whether a row of `table` is as it needs."""
+    conditions = [*(rule.needs for rule in rules), *more]
+    asked = ", ".join(f"coalesce(bool_or({condition}), false)" for condition in conditions)
+    return f"SELECT {asked} FROM {table}"
 
 
 def findings_sql(samples_max: int) -> str:

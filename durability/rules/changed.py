@@ -13,6 +13,7 @@ def changed(name: str, meaning: str, false_alarm: str, differs: str, detail: str
         meaning=meaning,
         false_alarm=false_alarm,
         looks=Looks.FIELDS,
+        needs=differs,
         sql=f"""
         SELECT log_topic AS topic, log_partition AS partition, log_offset AS offset, run, producer, pseq,
                {detail} AS detail

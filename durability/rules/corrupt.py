@@ -2,14 +2,17 @@
 
 from holdfast.durability.rules.rule import Looks, Rule
 
+_NEEDS = "state = 'damaged' OR differs"
+
 RULE = Rule(
     name="corrupt",
     meaning="checksum does not hold",
     false_alarm="none is known",
     looks=Looks.PAIRS,
-    sql="""
+    needs=_NEEDS,
+    sql=f"""
         SELECT log_topic AS topic, log_partition AS partition, log_offset AS offset, run, producer, pseq,
                CASE WHEN differs THEN 'checksum is not the ledger''s'
                     ELSE 'checksum does not hold' END AS detail
-        FROM odd WHERE state = 'damaged' OR differs""",
+        FROM odd WHERE {_NEEDS}""",
 )

@@ -8,6 +8,7 @@ RULE = Rule(
     false_alarm="the end of a log after a power cut, on a disk that lies about what it has flushed; the "
     "beginning of one that was copied from a compacted log",
     looks=Looks.REPLICAS,
+    needs="uneven",
     sql=f"""
         SELECT r.topic, r.partition, r.base_offset AS offset, {NO_SEND},
                concat('batch on replica ', r.broker, ', ', r.segment, ' at byte ', r.position) AS detail,

@@ -33,6 +33,7 @@ RULE = Rule(
     meaning="replicas differ below their high watermarks",
     false_alarm="files of running brokers that were copied at different times",
     looks=Looks.REPLICAS,
+    needs="uneven",
     sql=f"""
         SELECT topic, partition, base_offset AS offset, {NO_SEND},
                concat('replicas ', brokers, ' hold different batches',

@@ -7,6 +7,8 @@ RULE = Rule(
     meaning="more than once in its partition",
     false_alarm="a producer without idempotence sends again what was appended but not answered",
     looks=Looks.PAIRS,
+    # of two records with one name one at most is where it belongs
+    needs="known AND log_topic IS NOT NULL",
     sql=f"""
         SELECT topic, partition, offset, run, producer, pseq,
                concat('also at offset ', first_offset) AS detail

@@ -7,6 +7,7 @@ RULE = Rule(
     meaning="batches of a replica overlap or stand out of order",
     false_alarm="a file that was truncated and written again while it was read",
     looks=Looks.REPLICAS,
+    needs="uneven",
     sql=f"""
         SELECT topic, partition, base_offset AS offset, {NO_SEND},
                concat('replica ', broker, ', ', segment, ' at byte ', position,

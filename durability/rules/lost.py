@@ -16,6 +16,7 @@ RULE = Rule(
     meaning="acknowledged, nowhere in its partition",
     false_alarm="the topic was created anew and the ledger is of a producer that writes no topic ids",
     looks=Looks.PAIRS,
+    needs="acked",
     # A damaged row in its very place is `corrupt` instead.
     sql=f"""
         {SENT}, 'no record of its partition bears its name' AS detail FROM ({_MISSING}) o

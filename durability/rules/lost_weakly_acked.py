@@ -7,6 +7,7 @@ RULE = Rule(
     meaning="acks=1 or acks=0, gone",
     false_alarm="it is allowed",
     looks=Looks.PAIRS,
+    needs="weakly_acked",
     is_forbidden=False,
     sql=f"""
         {SENT}, 'acks=1 or acks=0: may be lost with its leader' AS detail FROM odd o

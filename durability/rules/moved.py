@@ -7,6 +7,7 @@ RULE = Rule(
     meaning="acknowledged, only at another offset",
     false_alarm="none is known",
     looks=Looks.PAIRS,
+    needs="acked",
     sql=f"""
         SELECT o.topic, o.partition, o.offset, o.run, o.producer, o.pseq,
                concat('found at offset ', min(n.offset)) AS detail

@@ -11,6 +11,7 @@ RULE = Rule(
     meaning="one epoch and offset, two values",
     false_alarm="none is known",
     looks=Looks.REPLICAS,
+    needs="uneven",
     sql=f"""
         SELECT topic, partition, base_offset AS offset, {NO_SEND},
                concat('replicas ', array_join(array_sort(collect_set(broker)), ', '),

@@ -21,6 +21,7 @@ Views that the queries read:
 - `stray`: broker, topic, partition, offset, segment, position, and as in `log` state, producer, pseq,
   value_crc32c, key_crc32c: records of batches of `replica` that are not served (`STRAYS_SQL`). `state` may
   also be `unreadable`, of a batch whose crc holds. `is_told`: the ledger had not grown when all was read.
+- `batches`: each batch of `replica`, all copies of it together (`BATCHES_SQL`): `uneven`, `unserved`.
 - `all_sends`: as `sends`, also those whose places retention has taken; and rows with a pseq below 0.
 - `polls`: file, line, nth, run, consumer, session, poll, topic, partition, high_watermark, t1, offset,
   leader_epoch, value_crc32c, producer, pseq: a record that a consumer was given (`durability.poll_files`), in
@@ -68,6 +69,9 @@ class Rule:
     false_alarm: str
     looks: Looks
     sql: str
+    #: SQL of a row of `odd` or, of a rule that looks at replicas, of `batches`: where no row is so the rule
+    #: has none to show, and is not asked
+    needs: str = "true"
     #: False: it may happen, and is counted
     is_forbidden: bool = True
 

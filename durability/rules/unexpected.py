@@ -11,6 +11,7 @@ RULE = Rule(
     meaning="in the log, never sent",
     false_alarm="another producer, whose ledger is not here, writes to the topic",
     looks=Looks.PAIRS,
+    needs="log_topic IS NOT NULL AND (refused OR NOT known)",
     sql="""
         SELECT log_topic AS topic, log_partition AS partition, log_offset AS offset, run, producer, pseq,
                CASE WHEN state = 'foreign' THEN 'not the value of a ledger'

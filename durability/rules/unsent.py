@@ -13,6 +13,7 @@ RULE = Rule(
     meaning="above its high watermark a replica holds what was never sent",
     false_alarm="another producer, whose ledger is not here, writes to the topic",
     looks=Looks.STRAYS,
+    needs="unserved",
     sql="""
         SELECT topic, partition, offset, CAST(NULL AS string) AS run, producer, pseq,
                concat(CASE WHEN count(DISTINCT broker) = 1 THEN 'replica ' ELSE 'replicas ' END,

@@ -22,6 +22,7 @@ RULE = Rule(
     meaning="replicas hold another batch than is served",
     false_alarm="an unclean election while the log and the files were read; the topic was compacted before",
     looks=Looks.REPLICAS,
+    needs="unserved",
     sql=f"""
         SELECT topic, partition, base_offset AS offset, {NO_SEND},
                concat(CASE WHEN size(brokers) = 1 THEN 'replica ' ELSE 'replicas ' END,

@@ -14,7 +14,7 @@ from holdfast.client.core.history import RowWriter, SentFields
 from holdfast.client.core.outcomes import DeliveryOutcome
 from holdfast.durability.judge import ENDS_SCHEMA, EPOCHS_SCHEMA, MARKS_SCHEMA, MEMBERS_SCHEMA, judge
 from holdfast.durability.ledger import forget_sends, read_sends
-from holdfast.durability.rules import RULES
+from holdfast.durability.rules import BATCHES_SQL, RULES
 from holdfast.durability.rules.rule import Looks
 from holdfast.durability.segment_source import BATCH_SCHEMA
 from holdfast.durability.verdict import SAMPLES_MAX, Verdict
@@ -487,6 +487,19 @@ def test_every_rule_has_been_broken_once_and_counts_agree(planted: Judged) -> No
     # lost 3, moved 1, 3 that are in their places but damaged, and 3 with another key, headers or timestamp
     assert facts["acked"] - facts["ok"] == 10
     assert planted.verdict.exit_code == 4
+
+
+def test_a_rule_is_asked_about_all_that_breaks_it(planted: Judged, spark_session: Any) -> None:
+    for table, topic in (("odd", "coalesce(topic, log_topic)"), (f"({BATCHES_SQL})", "topic")):
+        rules = [
+            rule
+            for rule in RULES.values()
+            if rule.needs != "true" and rule.is_of_replicas == (topic == "topic")
+        ]
+        needs = ", ".join(f"bool_or({rule.needs}) AS {rule.name}" for rule in rules)
+        for row in spark_session.sql(f"SELECT {topic} AS topic, {needs} FROM {table} GROUP BY 1").collect():
+            broken = {rule.name for rule in rules}.intersection(planted.found.get(row.topic, {}))
+            assert all(row[name] for name in broken), (row, broken)
 
 
 def test_replicas_below_their_own_high_watermarks_are_a_note(planted: Judged) -> None:
