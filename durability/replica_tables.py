@@ -25,6 +25,7 @@ from holdfast.durability.segments import (
     has_replicas,
     high_watermarks,
     leader_epochs,
+    log_start,
     node_properties,
     recovery_points,
     replica_folders,
@@ -230,7 +231,8 @@ def _epochs(found: _Found) -> set[_EpochRow]:
             continue
         place = (folder.broker, folder.topic, folder.partition)
         if not epochs:
-            rows.add((*place, None, 0, None, until))
+            # a doubled row alone: what lies below it is being deleted
+            rows.add((*place, None, log_start(folder.path) or 0, None, until))
         # where the next one begins, unless that is behind all that is compared
         ends = [*(start if start < until else None for _, start in epochs[1:]), None]
         rows.update(

@@ -2,7 +2,7 @@
 
 Followers truncate by what it says, and it is stored before the batches of an epoch are flushed. So it is
 compared below what the broker had flushed; above that it may lag behind. One without any epoch is that of an
-empty log.
+empty log, which begins at 0, or where the epoch below its beginning is said to end.
 """
 
 from holdfast.durability.rules.rule import NO_SEND, Looks, Rule

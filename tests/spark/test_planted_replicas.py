@@ -254,6 +254,12 @@ REPLICAS = {
     ),
     "an epoch that begins behind what was flushed": Fault(_checkpoint((3, 0), (4, 15)), 0),
     "the epoch below the beginning of the log": Fault(_checkpoint((2, 0), (2, 0), (3, 0)), 0),
+    "only the epoch below the beginning of a log of which all was deleted": Fault(
+        _checkpoint((3, 20), (3, 20)), 0
+    ),
+    "only the epoch below the beginning, with records behind it": Fault(
+        _checkpoint((3, 10), (3, 10)), 5, {"epoch_checkpoint": 6}, says="epoch 3, the checkpoint says none at"
+    ),
     "no checkpoint of epochs": Fault(
         _no_checkpoint, 6, says="6 replicas without a whole leader epoch checkpoint, .*broker-1/t-0"
     ),
