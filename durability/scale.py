@@ -6,7 +6,7 @@ they are instead of being compiled. The queries are the same. Knows no rule.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import pyarrow as pa
@@ -15,6 +15,7 @@ from holdfast.durability.digest_jobs import SMALL_BYTES
 from holdfast.durability.read_options import OffsetRange
 from holdfast.durability.segment_source import arrow_schema
 from holdfast.durability.segments import parse_log_dirs, replica_folders, segment_bytes
+from holdfast.durability.spark_errors import SPARK_ERRORS
 
 #: Records of the topics that are little.
 SMALL_RECORDS = 1 << 15
@@ -97,8 +98,10 @@ class Little(Scale):
         try:
             yield
         finally:
-            for name, value in before.items():
-                spark.conf.unset(name) if value is None else spark.conf.set(name, value)
+            # a session whose Java has died has no settings, and the verdict says that it died
+            with suppress(*SPARK_ERRORS, OSError):
+                for name, value in before.items():
+                    spark.conf.unset(name) if value is None else spark.conf.set(name, value)
 
     def table(self, spark: Any, rows: pa.Table) -> Any:
         return super().table(spark, rows).coalesce(1)

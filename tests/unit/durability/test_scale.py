@@ -1,6 +1,7 @@
 """What is little data: ledgers, topics and replicas, each of them."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -30,3 +31,31 @@ def test_data_is_little_where_all_of_it_is(
     sizes = {str(number): size for number, size in enumerate(ledgers)}
     ranges = [OffsetRange("t", number, 7, 7 + count) for number, count in enumerate(records)]
     assert scale_of(sizes, ranges, {1: str(tmp_path)}, ["t"]) is scale
+
+
+class Conf(dict[str, str]):
+    """A session's settings, until its Java dies."""
+
+    is_dead = False
+
+    def set(self, name: str, value: str) -> None:
+        if self.is_dead:
+            raise ConnectionRefusedError(111, "Connection refused")
+        self[name] = value
+
+    def unset(self, name: str) -> None:
+        self.set(name, "")
+        del self[name]
+
+
+def test_settings_of_little_data_are_those_of_the_session_again_afterwards() -> None:
+    conf = Conf({"spark.sql.shuffle.partitions": "7"})
+    with LITTLE.settings(SimpleNamespace(conf=conf)):
+        assert conf["spark.sql.shuffle.partitions"] == "1"
+    assert conf == {"spark.sql.shuffle.partitions": "7"}
+
+
+def test_settings_of_a_session_whose_java_has_died_hide_no_verdict() -> None:
+    conf = Conf()
+    with LITTLE.settings(SimpleNamespace(conf=conf)):
+        conf.is_dead = True
