@@ -79,8 +79,8 @@ def replica_tables(
     """Tables of `judge` by name, and doubts and notes; none without log dirs.
 
     `look_again` is asked when the files were read: a broker that has left the ISR until then may have removed
-    its replica before. `is_told` is asked when everything was read: the ledger has not grown since it was
-    read. Raises: ClientError, ReadFailed.
+    its replica before. `is_told` is asked when everything was read: neither the ledger nor the log has grown
+    since they were. Raises: ClientError, ReadFailed.
     """
     if not log_dirs:
         return {}

@@ -224,7 +224,7 @@ def _compared(
             topics,
             id_of_cluster(options.bootstrap_servers, options.timeout_ms) if options.log_dirs else "",
             is_foreign=options.is_foreign,
-            is_told=lambda: _is_whole(options.ledger, sizes),
+            is_told=lambda: _is_whole(options.ledger, sizes) and _has_no_more(cluster, totals.topics, ranges),
             look_again=lambda: cluster.look(totals.topics),
         )
         with seconds.timed("compare", "Spark reads the topics and compares"):
@@ -339,6 +339,15 @@ def _check_same_topics(cluster: JudgedCluster, before: Mapping[str, TopicLook], 
 def _is_whole(ledger: str, sizes: Mapping[str, int]) -> bool:
     """All that there is of the ledger is in `sizes`, which was read."""
     return sizes_of(ledger_files(ledger)) == sizes and not doubts_of_files(ledger)
+
+
+def _has_no_more(cluster: JudgedCluster, topics: Sequence[str], ranges: Sequence[OffsetRange]) -> bool:
+    """No log has grown beyond these ranges: another producer, whose ledger is elsewhere, may have begun."""
+    ends = {(item.topic, item.partition): item.end for item in ranges}
+    try:
+        return all(item.end <= ends.get((item.topic, item.partition), 0) for item in cluster.ranges(topics))
+    except ClientError:
+        return False
 
 
 def _ends(

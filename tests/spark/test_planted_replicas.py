@@ -400,6 +400,25 @@ def test_a_replica_that_left_the_isr_while_files_were_read_may_be_gone(spark: An
     assert verdict.exit_code == 0, verdict.as_text()
 
 
+def test_replicas_that_were_read_after_more_came_in_hold_nothing_never_sent(
+    spark: Any, tmp_path: Path
+) -> None:
+    """Another producer, whose ledger is elsewhere, begins after the judge has asked where logs end."""
+    run = Plain.sound()
+    _more(_strangers)(run)
+    ledger, dirs = run.write(tmp_path)
+    logs = {(TOPIC, index): batches for index, batches in run.batches().items()}
+
+    def begin(phase: str) -> None:
+        if "compares" in phase:
+            node.plant(TOPIC, 0, run.replicas[1][0])
+
+    with PlantedLogs(logs, replicas=(1, 2, 3)) as node:
+        options = ValidateOptions(str(ledger), node.address, log_dirs=dirs, timeout_ms=60_000)
+        verdict = validate(spark, options, Seconds(begin))
+    assert verdict.exit_code == 0, verdict.as_text()
+
+
 @pytest.mark.parametrize(
     "name",
     [pytest.param(name, marks=() if fault.is_fast else pytest.mark.long) for name, fault in REPLICAS.items()],
