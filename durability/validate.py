@@ -280,7 +280,8 @@ def _read_ledger(
 ) -> tuple[Scale, list[OffsetRange] | ClientError, Any, Totals, SettledLedger | None, Mapping[str, int]]:
     """(how much there is; the logs' ends before the ledger was read, or why they are not known; the sends;
     their totals; instead of the sends the ledger, where it is settled; {file: bytes} of what was read). The
-    scale enters its `settings`. `polls`: {file: bytes}, for whose rules each send is needed.
+    scale, which `settings` hold, is what the topics of the last round make it. `polls`: {file: bytes}, for
+    whose rules each send is needed.
 
     A topic that only later lines name makes it read again, now with that topic's ends known before.
     Raises: UnreadableLedger.
@@ -295,8 +296,9 @@ def _read_ledger(
             settled = cluster.ranges(tuple(sorted(topics))) if topics else []
         except ClientError as error:
             settled = error
-        if scale is None:
-            scale = _scale(options, polls, topics, settled)
+        before, scale = scale, MUCH if scale is MUCH else _scale(options, polls, topics, settled)
+        if scale is not before:
+            settings.close()
             settings.enter_context(scale.settings(spark))
         may_be_summed = options.may_be_summed and not polls
         sends, known = None, settled_ledger(spark, options.ledger) if may_be_summed else None
@@ -320,8 +322,9 @@ def _scale(
     topics: set[str],
     ends: list[OffsetRange] | ClientError,
 ) -> Scale:
-    """Nothing is little of which something cannot be looked at: why not is found out elsewhere."""
-    if isinstance(ends, ClientError):
+    """Nothing is little of which something cannot be looked at: why not is found out elsewhere. Nor are values
+    of any size, which another client's ledger needs whole."""
+    if options.is_foreign or isinstance(ends, ClientError):
         return MUCH
     try:
         sizes = {**sizes_of(ledger_files(options.ledger)), **polls}

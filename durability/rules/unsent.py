@@ -3,7 +3,8 @@
 What lies below its replica's high watermark is compared with the other replicas and with what is served
 (`diverged`, `unserved`). Above, and where nothing is served, replicas may hold what will be truncated, and
 all of them the same: but what they hold, a producer has sent. *Never sent* is only said while neither the
-ledger nor the log has grown until the files had been read (`is_told`): who writes may have a ledger elsewhere.
+ledger nor the log has grown until the files had been read (`is_told`): another writer may have its ledger
+elsewhere.
 """
 
 from holdfast.durability.rules.rule import Looks, Rule
