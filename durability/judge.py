@@ -72,6 +72,7 @@ def judge(
     strays: Callable[[Any], Any] | None = None,
     polls: Polls | None = None,
     replicas_assigned: int = 0,
+    replicas_not_compared: int = 0,
     partitions: int = 0,
     one_clock: bool = False,
     has_order: bool = True,
@@ -125,7 +126,7 @@ def judge(
         notes += polls.notes
     if replica is not None:
         compared = spark.sql(COMPARED_SQL).first()
-        facts |= _facts_of_replicas(compared, replicas_assigned)
+        facts |= _facts_of_replicas(compared, replicas_assigned, replicas_not_compared)
         notes = _short_notes(compared.short) + notes
         if compared.compared == 0:
             doubts += (
@@ -223,10 +224,10 @@ def facts_of(totals: Totals, seen: Mapping[str, int], partitions: int) -> dict[s
     }
 
 
-def _facts_of_replicas(compared: Any, replicas_assigned: int) -> dict[str, int]:
+def _facts_of_replicas(compared: Any, assigned: int, not_compared: int) -> dict[str, int]:
     facts = {"replica_batches": compared.compared, "replica_batches_seen": compared.batches}
-    if replicas_assigned:
-        facts |= {"replicas_seen": compared.replicas, "replicas": replicas_assigned}
+    if assigned:
+        facts |= {"replicas_seen": max(0, compared.replicas - not_compared), "replicas": assigned}
     return facts
 
 

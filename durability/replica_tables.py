@@ -57,8 +57,12 @@ class _Found:
     #: folders of flushed replicas without a checkpoint to compare
     without_epochs: list[str] = field(default_factory=list)
     without_marks: list[str] = field(default_factory=list)
-    #: flushed ones of which nothing is known to be committed
-    marked_0: list[str] = field(default_factory=list)
+    #: (replica, folder): flushed ones of which nothing is known to be committed
+    marked_0: list[tuple[tuple[int, str, int], str]] = field(default_factory=list)
+    #: those of them that are in sync with another, of which something is
+    lost_marks: list[str] = field(default_factory=list)
+    #: with records of which nothing is known to be flushed nor committed
+    unknown: list[str] = field(default_factory=list)
     without_id: list[str] = field(default_factory=list)
     #: (broker, topic, partition) -> folders
     places: dict[tuple[int, str, int], list[str]] = field(default_factory=dict)
@@ -110,6 +114,7 @@ def replica_tables(
     _pass_over_what_is_gone(found)
     # a log that was truncated since had other epochs when its batches were read
     truncated_since = epochs.difference(_epochs(found))
+    _look_for_lost_marks(found, {member[:3] for member in members if member[3]})
     return {
         "replica": batches,
         "marks": scale.rows(spark, found.marks, MARKS_SCHEMA),
@@ -123,6 +128,7 @@ def replica_tables(
         "replicas_assigned": sum(
             len(partition.replicas) for seen in looks.values() for partition in seen.partitions.values()
         ),
+        "replicas_not_compared": len(found.marked_0) + len(found.without_marks) + len(found.unknown),
         "doubts": _doubts(found),
         "notes": _notes(found),
     }
@@ -177,9 +183,11 @@ def _look_into(
         if marks is not None and place[1:] in marks:
             found.marks.append((*place, marks[place[1:]]))
             if until > marks[place[1:]] == 0:
-                found.marked_0.append(folder.path)
+                found.marked_0.append((place, folder.path))
         elif marks is not None and until > 0:
             found.without_marks.append(folder.path)
+        elif marks is not None and has_batches(folder.path):
+            found.unknown.append(folder.path)
         if until:
             found.flushed.append((folder, until))
             if leader_epochs(folder.path) is None:
@@ -255,6 +263,17 @@ def _is_in_sync(looks: Mapping[str, TopicLook], broker: int, topic: str, index: 
     )
 
 
+def _look_for_lost_marks(found: _Found, in_sync: set[tuple[int, str, int]]) -> None:
+    """A replica that is being filled has flushed and knows of nothing committed. One in sync with another that
+    does has lost its mark, unless its broker has only now written it."""
+    committed = {(topic, partition) for _, topic, partition, mark in found.marks if mark > 0}
+    for place, folder in found.marked_0:
+        if place in in_sync and place[1:] in committed:
+            marks = high_watermarks(str(Path(folder).parent)) or {}
+            if not marks.get(place[1:]):
+                found.lost_marks.append(folder)
+
+
 def _doubts(found: _Found) -> tuple[str, ...]:
     twice = [", ".join(paths) for paths in found.places.values() if len(paths) > 1]
     said = (
@@ -263,6 +282,10 @@ def _doubts(found: _Found) -> tuple[str, ...]:
             "replicas without a whole leader epoch checkpoint, of which nothing was compared",
         ),
         (found.without_marks, f"replicas that were flushed and are not in {HIGH_WATERMARKS}, not compared"),
+        (
+            found.lost_marks,
+            "flushed replicas in sync whose high watermark is 0, and that of another is not: not compared",
+        ),
         (
             found.without_id,
             "replicas without a readable partition.metadata, which says of which topic they are",
@@ -273,9 +296,14 @@ def _doubts(found: _Found) -> tuple[str, ...]:
 
 
 def _notes(found: _Found) -> tuple[str, ...]:
+    marked_0 = [folder for _, folder in found.marked_0 if folder not in found.lost_marks]
     said = (
         (found.others, "folders of replicas that the cluster's metadata does not have, not compared"),
-        (found.marked_0, "flushed replicas whose high watermark is 0, not compared"),
+        (marked_0, "flushed replicas whose high watermark is 0, not compared"),
+        (
+            found.unknown,
+            f"replicas with records that are neither flushed nor in {HIGH_WATERMARKS}, not compared",
+        ),
     )
     return tuple(_named(folders, what) for folders, what in said if folders)
 

@@ -322,8 +322,8 @@ def _scale(
     topics: set[str],
     ends: list[OffsetRange] | ClientError,
 ) -> Scale:
-    """Nothing is little of which something cannot be looked at: why not is found out elsewhere. Nor are values
-    of any size, which another client's ledger needs whole."""
+    """Nothing is little of which something cannot be looked at: why not is found out elsewhere. Nor are
+    values of any size, which another client's ledger needs whole."""
     if options.is_foreign or isinstance(ends, ClientError):
         return MUCH
     try:

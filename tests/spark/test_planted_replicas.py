@@ -160,6 +160,23 @@ def _no_checkpoint(run: Plain) -> None:
     run.epochs = None
 
 
+def _damaged_and_marked_0(run: Plain) -> None:
+    _flipped(run)
+    _tampered(_marks("t 0 0", "t 1 15"))(run)
+
+
+def _all_marked_0(run: Plain) -> None:
+    run.tamper = lambda dirs: [_marks("t 0 0", "t 1 15")(Path(log_dir)) for log_dir in dirs.values()]
+
+
+def _neither_flushed_nor_marked(run: Plain) -> None:
+    def change(log_dir: Path) -> None:
+        for name in ("replication-offset-checkpoint", "recovery-point-offset-checkpoint"):
+            checkpoint(log_dir / name, ["t 1 15"])
+
+    _tampered(change)(run)
+
+
 EPOCH_BEFORE = 2
 
 REPLICAS = {
@@ -270,8 +287,16 @@ REPLICAS = {
     "a flushed replica without a high watermark": Fault(
         _tampered(_marks("t 1 15")), 6, says="1 replicas that were flushed and are not in .*broker-2/t-0"
     ),
-    "a flushed replica with a high watermark of 0": Fault(
-        _tampered(_marks("t 0 0", "t 1 15")), 0, says="note: 1 flushed replicas .* is 0, .*broker-2/t-0"
+    "a damaged replica in sync that has lost its high watermark": Fault(
+        _damaged_and_marked_0,
+        6,
+        says=r"5 of 6 replicas(.|\n)*inconclusive: 1 flushed replicas in sync .* is 0, .*broker-2/t-0",
+    ),
+    "flushed replicas of which nothing is committed": Fault(
+        _all_marked_0, 0, says=r"3 of 6 replicas(.|\n)*note: 3 flushed replicas .* is 0, .*broker-2/t-0"
+    ),
+    "a replica that is neither flushed nor has a high watermark": Fault(
+        _neither_flushed_nor_marked, 0, says=r"5 of 6 replicas(.|\n)*note: 1 replicas .* neither .*broker-2/t-0"
     ),
     "a high watermark below zero": Fault(
         _tampered(_marks("t 0 -1", "t 1 15")), 6, says="broker 2 has no whole replication-offset-checkpoint"
