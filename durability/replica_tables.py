@@ -7,11 +7,8 @@ compared: brokers leave such ones when a partition moves away, or a topic was de
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
-
-from pyspark.sql import functions as F
 
 from holdfast.durability.cluster_look import TopicLook
 from holdfast.durability.judge import EPOCHS_SCHEMA, MARKS_SCHEMA, MEMBERS_SCHEMA, SHORT_MAX
@@ -32,7 +29,7 @@ from holdfast.durability.segments import (
     topic_id_of,
     was_stopped_cleanly,
 )
-from holdfast.durability.stray_records import StrayReader
+from holdfast.durability.stray_records import StrayReader, Strays
 
 #: Brokers write the checkpoint every 5 s (`replica.high.watermark.checkpoint.interval.ms`).
 _FIRST_MARKS_S = 8.0
@@ -114,7 +111,7 @@ def replica_tables(
     _pass_over_what_is_gone(found)
     # a log that was truncated since had other epochs when its batches were read
     truncated_since = epochs.difference(_epochs(found))
-    _look_for_lost_marks(found, {member[:3] for member in members if member[3]})
+    _look_for_lost_marks(found, {place for place, is_in_sync in members.items() if is_in_sync})
     return {
         "replica": batches,
         "marks": scale.rows(spark, found.marks, MARKS_SCHEMA),
@@ -124,7 +121,9 @@ def replica_tables(
             [(*place, is_in_sync and _is_in_sync(later, *place)) for place, is_in_sync in members.items()],
             MEMBERS_SCHEMA,
         ),
-        "strays": partial(_strays, spark, scale, StrayReader(dict(log_dirs), is_foreign), is_told),
+        "strays": Strays(
+            StrayReader(dict(log_dirs), is_foreign), lambda rows: scale.table(spark, rows), is_told
+        ),
         "replicas_assigned": sum(
             len(partition.replicas) for seen in looks.values() for partition in seen.partitions.values()
         ),
@@ -132,12 +131,6 @@ def replica_tables(
         "doubts": _doubts(found),
         "notes": _notes(found),
     }
-
-
-def _strays(spark: Any, scale: Scale, reader: StrayReader, is_told: Callable[[], bool], batches: Any) -> Any:
-    """View `stray` of durability.rules.rule. There are few such batches, or the log is a ruin."""
-    found = reader.read(row.asDict() for row in batches.collect())
-    return scale.table(spark, found).withColumn("is_told", F.lit(is_told()))
 
 
 def _look_into(
@@ -264,8 +257,8 @@ def _is_in_sync(looks: Mapping[str, TopicLook], broker: int, topic: str, index: 
 
 
 def _look_for_lost_marks(found: _Found, in_sync: set[tuple[int, str, int]]) -> None:
-    """A replica that is being filled has flushed and knows of nothing committed. One in sync with another that
-    does has lost its mark, unless its broker has only now written it."""
+    """A replica that is being filled has flushed and knows of nothing committed. One in sync with another
+    that does has lost its mark, unless its broker has only now written it."""
     committed = {(topic, partition) for _, topic, partition, mark in found.marks if mark > 0}
     for place, folder in found.marked_0:
         if place in in_sync and place[1:] in committed:

@@ -4,8 +4,8 @@ Reads single batches of segment files, at places that were found before. A batch
 as its file was truncated or deleted meanwhile, is passed over. Whether a record was sent, a rule says.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,8 @@ STRAY_SCHEMA = (
     "broker int, topic string, partition int, offset long, segment string, position long, state string, "
     "producer string, pseq long, value_crc32c long, key_crc32c long"
 )
+#: Records that are looked at: they are read by one process, and more of them are no remainder.
+RECORDS_MAX = 1_000_000
 #: Rows of one Arrow batch.
 _ROWS_MAX = 10_000
 #: Of a batch whose crc holds and whose records cannot be read: brokers take none.
@@ -81,6 +83,39 @@ class StrayReader:
         if name is None:
             return state_without_name(record.value), None, None, None
         return GOOD, name.producer, name.pseq, value_crc32c(record.value)
+
+
+@dataclass(frozen=True, slots=True)
+class Strays:
+    """Makes view `stray` of durability.rules.rule out of the rows of STRAYS_SQL."""
+
+    reader: StrayReader
+    #: a table of Spark
+    table: Callable[[pa.Table], Any]
+    #: whether neither the ledger nor the log has grown since they were read
+    is_told: Callable[[], bool]
+    #: what was not looked at
+    doubts: list[str] = field(default_factory=list)
+
+    def __call__(self, batches: Any) -> Any:
+        if not self.is_told():
+            # of what came in since then nothing will be said, and it may be much
+            batches = batches.where("base_offset < served_end")
+        places = [row.asDict() for row in batches.limit(RECORDS_MAX + 1).collect()]
+        found = self.reader.read(self._bounded(places))
+        told = pa.array([self.is_told()] * found.num_rows, pa.bool_())
+        return self.table(found.append_column("is_told", told))
+
+    def _bounded(self, places: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+        records = 0
+        for place in places:
+            records += place["records"]
+            if records > RECORDS_MAX:
+                self.doubts.append(
+                    f"replicas hold more than {RECORDS_MAX:,} records that are not served: not all were looked at"
+                )
+                return
+            yield place
 
 
 def _to_arrow(rows: list[tuple[Any, ...]]) -> pa.RecordBatch:

@@ -246,7 +246,8 @@ def _compared(
             verdict = _with_later(_with_expired(verdict, totals, expired, ranges), settled, ranges)
             _check_same_topics(cluster, topics, verdict)
             verdict = _explained(spark, options, verdict, elections, was_compacted)
-        verdict = replace(verdict, doubts=verdict.doubts + of_no_clock)
+        others = (*of_no_clock, *(tables["strays"].doubts if tables else ()))
+        verdict = replace(verdict, doubts=verdict.doubts + others)
         if options.tables is not None:
             with seconds.timed("tables", "Spark writes the tables"):
                 verdict = with_tables(spark, Path(options.tables), verdict, ranges, elections)

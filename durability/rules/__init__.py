@@ -139,10 +139,11 @@ FROM (SELECT broker, topic, partition, high_watermark, count(last_offset) AS bat
 #: place, or something else is and they lie above their high watermark. What lies below the log's beginning is
 #: deleted.
 STRAYS_SQL = f"""
-SELECT broker, topic, partition, base_offset, crc, segment, position
+SELECT broker, topic, partition, base_offset, crc, segment, position, served_end,
+       last_offset - base_offset + 1 AS records
 FROM replica r
 LEFT JOIN marks USING (broker, topic, partition)
-LEFT JOIN (SELECT topic, partition, log_start FROM ends) USING (topic, partition)
+LEFT JOIN (SELECT topic, partition, log_start, served_end FROM ends) USING (topic, partition)
 LEFT JOIN ({_SERVED_SQL}) USING (topic, partition, last_offset)
 WHERE problem IS NULL AND last_offset >= coalesce(log_start, 0)
   AND (is_served IS NULL

@@ -1,6 +1,8 @@
 """Records of single batches, by the places that they were found at."""
 
+from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,7 +12,8 @@ pytest.importorskip("pyspark", reason="needs the extra `spark`")
 from holdfast.client.core.history import key_crc32c, make_value, value_crc32c
 from holdfast.durability.foreign_lines import PRODUCER, numbers_of_value
 from holdfast.durability.segments import SegmentBatch, read_segment
-from holdfast.durability.stray_records import StrayReader
+from holdfast.durability import stray_records
+from holdfast.durability.stray_records import StrayReader, Strays
 from holdfast.protocol.record_batch import Record, encode_batch
 
 VALUE = make_value("p", 7, 64)
@@ -62,3 +65,57 @@ def test_a_batch_that_is_not_there_any_more_is_passed_over(tmp_path: Path) -> No
     reader = StrayReader(dirs, is_foreign=False)
     gone = ({"crc": 1}, {"base_offset": 19}, {"position": 1}, {"segment": "gone.log"}, {"broker": 3})
     assert reader.read([place | change for change in gone]).num_rows == 0
+
+
+class Rows:
+    """The rows of STRAYS_SQL."""
+
+    def __init__(self, *rows: Mapping[str, Any]) -> None:
+        self.rows = rows
+
+    def where(self, condition: str) -> "Rows":
+        assert condition == "base_offset < served_end"
+        return Rows(*(row for row in self.rows if row["base_offset"] < row["served_end"]))
+
+    def limit(self, count: int) -> "Rows":
+        return Rows(*self.rows[:count])
+
+    def collect(self) -> list[Any]:
+        return [SimpleNamespace(asDict=lambda row=row: row) for row in self.rows]
+
+
+@pytest.mark.parametrize(
+    ("served_end", "told", "offsets"),
+    [(20, [True, True], [20, 21, 22, 23]), (20, [False], []), (21, [False], [20, 21, 22, 23])],
+    ids=["nothing came in", "something came in", "something came in, behind it"],
+)
+def test_what_came_in_since_is_not_even_read(
+    tmp_path: Path, served_end: int, told: list[bool], offsets: list[int]
+) -> None:
+    dirs, place = planted(tmp_path)
+    answers = iter([*told, told[0]])
+    strays = Strays(StrayReader(dirs, is_foreign=False), lambda rows: rows, lambda: next(answers))
+    found = strays(Rows(place | {"served_end": served_end, "records": 4})).to_pylist()
+    assert [row["offset"] for row in found] == offsets
+    assert {row["is_told"] for row in found} <= {told[0]}
+
+
+def test_the_ledger_may_grow_while_records_are_read(tmp_path: Path) -> None:
+    dirs, place = planted(tmp_path)
+    answers = iter([True, False])
+    strays = Strays(StrayReader(dirs, is_foreign=False), lambda rows: rows, lambda: next(answers))
+    found = strays(Rows(place | {"served_end": 20, "records": 4})).to_pylist()
+    assert [row["is_told"] for row in found] == [False] * 4
+
+
+def test_more_records_than_one_process_should_read_are_a_doubt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stray_records, "RECORDS_MAX", 7)
+    dirs, place = planted(tmp_path)
+    strays = Strays(StrayReader(dirs, is_foreign=False), lambda rows: rows, lambda: True)
+    row = place | {"served_end": 20, "records": 4}
+    assert strays(Rows(row)).num_rows == 4
+    assert strays.doubts == []
+    assert strays(Rows(row, row)).num_rows == 4
+    assert strays.doubts == ["replicas hold more than 7 records that are not served: not all were looked at"]
