@@ -5,6 +5,7 @@ only in what is missing, so the past is asked when something is.
 """
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -64,5 +65,10 @@ def _reason(row: Any, log_dirs: Mapping[int, str], was_compacted_once: WasCompac
 
 
 def _has_compacted_replica(log_dirs: Mapping[int, str], topic: str) -> bool:
+    """As far as it can be seen: a loss is one, too, when a disk is gone."""
     dirs = {path: broker for broker, text in log_dirs.items() for path in text.split(",")}
-    return any(was_compacted(folder.path) for folder in replica_folders(dirs, frozenset((topic,))))
+    for path, broker in dirs.items():
+        with suppress(OSError):
+            if any(was_compacted(folder.path) for folder in replica_folders({path: broker}, frozenset((topic,)))):
+                return True
+    return False
