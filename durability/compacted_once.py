@@ -69,6 +69,8 @@ def _has_compacted_replica(log_dirs: Mapping[int, str], topic: str) -> bool:
     dirs = {path: broker for broker, text in log_dirs.items() for path in text.split(",")}
     for path, broker in dirs.items():
         with suppress(OSError):
-            if any(was_compacted(folder.path) for folder in replica_folders({path: broker}, frozenset((topic,)))):
+            if any(
+                was_compacted(folder.path) for folder in replica_folders({path: broker}, frozenset((topic,)))
+            ):
                 return True
     return False

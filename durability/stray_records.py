@@ -112,7 +112,8 @@ class Strays:
             records += place["records"]
             if records > RECORDS_MAX:
                 self.doubts.append(
-                    f"replicas hold more than {RECORDS_MAX:,} records that are not served: not all were looked at"
+                    f"replicas hold more than {RECORDS_MAX:,} records that are not served: not all were "
+                    "looked at"
                 )
                 return
             yield place

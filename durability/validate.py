@@ -59,6 +59,7 @@ from holdfast.durability.polls import read_all_polls
 from holdfast.durability.read_here import ReadFailed, served_here
 from holdfast.durability.read_options import BadOption, Mode, OffsetRange, parse_options
 from holdfast.durability.replica_tables import replica_tables
+from holdfast.durability.rules.unexpected import NEVER_SENT
 from holdfast.durability.scale import MUCH, Little, Scale, scale_of
 from holdfast.durability.segment_source import arrow_schema
 from holdfast.durability.session import start_session, stop_session
@@ -212,7 +213,7 @@ def _compared(
                 verdict = _verdict_of_sums(spark, options, known, ranges)
             if verdict is not None:
                 verdict = _with_later(_with_expired(verdict, totals, 0, ranges), settled, ranges)
-                return _with_files_passed_over(verdict, options.ledger)
+                return _with_files_passed_over(spark, verdict, options.ledger)
             with seconds.timed("ledger", "Spark reads the ledger, to look at each send"):
                 sends, totals = read_sends(spark, options.ledger, sizes=known.sizes, scale=scale)
         check_partitions(spark, options.ledger, totals, counts, is_foreign=options.is_foreign)
@@ -251,7 +252,7 @@ def _compared(
         if options.tables is not None:
             with seconds.timed("tables", "Spark writes the tables"):
                 verdict = with_tables(spark, Path(options.tables), verdict, ranges, elections)
-        return _with_files_passed_over(verdict, options.ledger)
+        return _with_files_passed_over(spark, verdict, options.ledger)
     except UnreadableLedger as error:
         return inconclusive(f"ledger: {error}")
     except (ClientError, BadOption) as error:
@@ -467,11 +468,16 @@ def _with_expired(verdict: Verdict, totals: Totals, expired: int, ranges: Sequen
     return replace(verdict, doubts=(*verdict.doubts, said))
 
 
-def _with_files_passed_over(verdict: Verdict, ledger: str) -> Verdict:
+def _with_files_passed_over(spark: Any, verdict: Verdict, ledger: str) -> Verdict:
     doubts = doubts_of_files(ledger)
     if not doubts:
         return verdict
-    return of_a_part_of_the_ledger(replace(verdict, doubts=(*verdict.doubts, *doubts)))
+    verdict = replace(verdict, doubts=(*verdict.doubts, *doubts))
+    never_sent = 0
+    if verdict.counts.get("unexpected"):
+        unexpected = spark.table("violations").where(F.col("class") == "unexpected")
+        never_sent = unexpected.where(F.col("detail") == NEVER_SENT).count()
+    return of_a_part_of_the_ledger(verdict, never_sent)
 
 
 def _with_later(verdict: Verdict, settled: Sequence[OffsetRange], ranges: Sequence[OffsetRange]) -> Verdict:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from holdfast.durability.rules import RULES
+from holdfast.durability.rules.unexpected import NEVER_SENT
 
 #: Most rows of one class that are shown, as many as Jepsen shows.
 SAMPLES_MAX = 32
@@ -175,20 +176,30 @@ def inconclusive(reason: str, **known: Any) -> Verdict:
     return Verdict(counts={}, samples={}, facts={}, inconclusive=(reason,), **known)
 
 
-def of_a_part_of_the_ledger(verdict: Verdict) -> Verdict:
+def of_a_part_of_the_ledger(verdict: Verdict, never_sent: int | None = None) -> Verdict:
     """The verdict on a ledger of which something was not read: a record that it does not know may be one of
-    those, so none is called unexpected or polled_unsent."""
-    said = {
-        "unexpected": "records of the log are not of what was read of the ledger: they may be of the rest",
-        "polled_unsent": "polled records are not of what was read of the ledger: they may be of the rest",
-    }
-    found = {name: verdict.counts[name] for name in said if verdict.counts.get(name)}
-    return replace(
-        verdict,
-        counts={name: count for name, count in verdict.counts.items() if name not in found},
-        samples={name: rows for name, rows in verdict.samples.items() if name not in found},
-        doubts=(*verdict.doubts, *(f"{count} {said[name]}" for name, count in found.items())),
-    )
+    those, so none is called polled_unsent, nor unexpected because of that. `never_sent`: how many unexpected
+    ones are; None: all may be."""
+    counts, samples, doubts = dict(verdict.counts), dict(verdict.samples), []
+    unexpected = counts.get("unexpected", 0)
+    never_sent = unexpected if never_sent is None else never_sent
+    if never_sent:
+        doubts.append(
+            f"{never_sent} records of the log are not of what was read of the ledger: they may be of the rest"
+        )
+        rows = [row for row in samples.pop("unexpected", ()) if row["detail"] != NEVER_SENT]
+        counts["unexpected"] = unexpected - never_sent
+        if counts["unexpected"]:
+            samples["unexpected"] = rows
+        else:
+            del counts["unexpected"]
+    if polled := counts.get("polled_unsent", 0):
+        doubts.append(
+            f"{polled} polled records are not of what was read of the ledger: they may be of the rest"
+        )
+        del counts["polled_unsent"]
+        samples.pop("polled_unsent", None)
+    return replace(verdict, counts=counts, samples=samples, doubts=(*verdict.doubts, *doubts))
 
 
 def _percent(part: int, whole: int) -> str:

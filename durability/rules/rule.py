@@ -19,10 +19,9 @@ Views that the queries read:
   leader epoch checkpoints; end_offset is where the next epoch begins, NULL of the last one. Below
   flushed_offset a checkpoint is as new as the log. A checkpoint without rows is one of epoch NULL.
 - `stray`: broker, topic, partition, offset, segment, position, and as in `log` state, producer, pseq,
-  value_crc32c, key_crc32c: records of batches of `replica` that are not served (`STRAYS_SQL`), of those behind
-  served_end only while `is_told`. `state` may
-  also be `unreadable`, of a batch whose crc holds. `is_told`: neither ledger nor log had grown
-  when all was read.
+  value_crc32c, key_crc32c: records of batches of `replica` that are not served (`STRAYS_SQL`), of those
+  behind served_end only while `is_told`. `state` may also be `unreadable`, of a batch whose crc holds.
+  `is_told`: neither ledger nor log had grown when all was read.
 - `batches`: each batch of `replica`, all copies of it together (`BATCHES_SQL`): `uneven`, `unserved`.
 - `all_sends`: as `sends`, also those whose places retention has taken; and rows with a pseq below 0.
 - `polls`: file, line, nth, run, consumer, session, poll, topic, partition, high_watermark, t1, offset,

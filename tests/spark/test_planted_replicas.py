@@ -296,7 +296,9 @@ REPLICAS = {
         _all_marked_0, 0, says=r"3 of 6 replicas(.|\n)*note: 3 flushed replicas .* is 0, .*broker-2/t-0"
     ),
     "a replica that is neither flushed nor has a high watermark": Fault(
-        _neither_flushed_nor_marked, 0, says=r"5 of 6 replicas(.|\n)*note: 1 replicas .* neither .*broker-2/t-0"
+        _neither_flushed_nor_marked,
+        0,
+        says=r"5 of 6 replicas(.|\n)*note: 1 replicas .* neither .*broker-2/t-0",
     ),
     "a high watermark below zero": Fault(
         _tampered(_marks("t 0 -1", "t 1 15")), 6, says="broker 2 has no whole replication-offset-checkpoint"

@@ -10,9 +10,9 @@ import pytest
 pytest.importorskip("pyspark", reason="needs the extra `spark`")
 
 from holdfast.client.core.history import key_crc32c, make_value, value_crc32c
+from holdfast.durability import stray_records
 from holdfast.durability.foreign_lines import PRODUCER, numbers_of_value
 from holdfast.durability.segments import SegmentBatch, read_segment
-from holdfast.durability import stray_records
 from holdfast.durability.stray_records import StrayReader, Strays
 from holdfast.protocol.record_batch import Record, encode_batch
 

@@ -1,6 +1,7 @@
 """Exit codes, their order, and the two forms of a verdict."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -69,6 +70,18 @@ def test_what_a_part_of_the_ledger_does_not_know_is_in_doubt_and_no_anomaly() ->
     assert (found.exit_code, "unexpected" in found.counts, found.samples) == (6, False, {})
     assert found.doubts[0].startswith("7 records of the log are not of what was read")
     assert of_a_part_of_the_ledger(verdict(unexpected=7, lost=1)).exit_code == 4
+
+
+def test_what_is_sure_of_a_part_of_the_ledger_stays_an_anomaly() -> None:
+    whole = verdict(unexpected=7)
+    unknown = {**whole.samples["unexpected"][0], "detail": "never sent"}
+    whole = replace(whole, samples={"unexpected": [unknown, *whole.samples["unexpected"]]})
+    found = of_a_part_of_the_ledger(whole, 5)
+    assert (found.exit_code, found.counts["unexpected"]) == (5, 2)
+    assert [row["detail"] for row in found.samples["unexpected"]] == ["why"]
+    assert found.doubts[0].startswith("5 records of the log are not of what was read")
+    assert of_a_part_of_the_ledger(whole, 0) == whole
+    assert "unexpected" not in of_a_part_of_the_ledger(whole, 7).counts
 
 
 def test_a_record_of_another_client_is_named_by_its_value() -> None:
