@@ -158,10 +158,7 @@ def _look_into(
                 f"{path} is given as that of broker {broker}, {name} {expected}, and its meta.properties say "
                 f"{name}={said[name]}"
             )
-    if flushed is None or (not flushed and was_stopped_cleanly(path) and has_replicas(path, looks)):
-        found.doubts.append(
-            f"{path} of broker {broker} has no whole {RECOVERY_POINTS}: what was flushed is not known"
-        )
+    compared = len(found.paths)
     for folder in replica_folders({path: broker}, frozenset(looks)):
         place = (broker, folder.topic, folder.partition)
         topic_id = topic_id_of(folder.path)
@@ -185,6 +182,12 @@ def _look_into(
             found.flushed.append((folder, until))
             if leader_epochs(folder.path) is None:
                 found.without_epochs.append(folder.path)
+
+    is_missing = was_stopped_cleanly(path) and not (Path(path) / RECOVERY_POINTS).exists()
+    if flushed is None or (is_missing and len(found.paths) > compared):
+        found.doubts.append(
+            f"{path} of broker {broker} has no whole {RECOVERY_POINTS}: what was flushed is not known"
+        )
 
 
 def marks_of(

@@ -134,6 +134,13 @@ def _rotated(run: Plain) -> None:
     run.files["run.jsonl.1"] = b"".join(line for line in lines if b'"a"' not in line)
 
 
+def _rotated_beside_a_stranger(run: Plain) -> None:
+    run.served[1].append(b"hello")
+    for partitions in run.replicas.values():
+        partitions[1] = run.batches()[1]
+    _rotated(run)
+
+
 LEDGERS = {
     "nothing": Fault(lambda run: None, 0),
     "all outcomes are acked": Fault(
@@ -198,6 +205,12 @@ LEDGERS = {
     ),
     "a part of the ledger has another name": Fault(
         _rotated, 6, says="20 records of the log are not of what was read", is_fast=True
+    ),
+    "a part of the ledger has another name, and a stranger's bytes are there": Fault(
+        _rotated_beside_a_stranger,
+        5,
+        {"unexpected": 1},
+        says=r"not the value of a ledger(.|\n)*20 records of the log are not of what was read",
     ),
     "a list instead of lines": Fault(
         _file("run.jsonl", lambda text: b"[" + b",".join(text.splitlines()) + b"]"),

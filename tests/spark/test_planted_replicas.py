@@ -177,6 +177,18 @@ def _neither_flushed_nor_marked(run: Plain) -> None:
     _tampered(change)(run)
 
 
+def _left_over(run: Plain) -> None:
+    def plant(dirs: dict[int, str]) -> None:
+        log_dir = Path(dirs[2]).with_name("broker-4")
+        shutil.copytree(Path(dirs[2]) / "t-1", log_dir / "t-1")
+        for name in ("replication-offset-checkpoint", "recovery-point-offset-checkpoint"):
+            checkpoint(log_dir / name, [])
+        (log_dir / ".kafka_cleanshutdown").touch()
+        dirs[4] = str(log_dir)
+
+    run.tamper = plant
+
+
 EPOCH_BEFORE = 2
 
 REPLICAS = {
@@ -319,6 +331,9 @@ REPLICAS = {
         ),
         6,
         says="broker-2 of broker 2 has no whole recovery-point-offset-checkpoint",
+    ),
+    "a folder that a broker without replicas left over, after a clean stop": Fault(
+        _left_over, 0, says="note: 1 folders of replicas .* not compared: .*broker-4/t-1"
     ),
     "a replica of another topic id": Fault(
         _tampered(_write("t-0/partition.metadata", "version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAABg\n")),
