@@ -108,16 +108,7 @@ def judge(
         Looks.POLLS: polls is not None,
     }
     wanted = rules_of(totals, without=[looks for looks, is_there in given.items() if not is_there])
-    spared, is_unplaced = _without_odd(spark, wanted) if is_odd else (_of(wanted, _PAIRED), False)
-    if replica is not None:
-        spared |= _without_odd_batches(spark, wanted)
-    if strays is not None and not _find_strays(spark, strays, scale, _of(wanted, {Looks.STRAYS}) - spared):
-        spared |= _of(wanted, {Looks.STRAYS})
-    # of sends that are in order only those without an offset of their own can be out of it
-    may_be_disordered = has_order and (is_unplaced or not totals.in_order)
-    if not (may_be_disordered and _find_disordered(spark, scale)):
-        spared |= _of(wanted, {Looks.ORDER})
-    asked = [rule for rule in wanted if rule.name not in spared]
+    asked = _asked(spark, scale, wanted, strays, is_odd=is_odd, in_order=totals.in_order)
     counts, samples = _found(spark, scale, wanted, asked)
     facts = facts_of(totals, seen, partitions)
     notes = (*notes, *notes_of(totals))
@@ -169,6 +160,28 @@ def _pair(spark: Any, scale: Scale) -> tuple[Mapping[str, int], bool]:
     return seen.get, count > 0
 
 
+def _asked(
+    spark: Any,
+    scale: Scale,
+    wanted: Sequence[Rule],
+    strays: Callable[[Any], Any] | None,
+    *,
+    is_odd: bool,
+    in_order: bool,
+) -> list[Rule]:
+    """Those of the rules that something could break. Makes the views that only they look at."""
+    spared, is_unplaced = _without_odd(spark, wanted) if is_odd else (_of(wanted, _PAIRED), False)
+    if _of(wanted, {Looks.REPLICAS}):
+        spared |= _without_odd_batches(spark, wanted)
+    about_strays, about_order = _of(wanted, {Looks.STRAYS}), _of(wanted, {Looks.ORDER})
+    if strays is None or not (about_strays - spared) or not _find_strays(spark, strays, scale):
+        spared |= about_strays
+    # of sends that are in order only those without an offset of their own can be out of it
+    if not about_order or (in_order and not is_unplaced) or not _find_disordered(spark, scale):
+        spared |= about_order
+    return [rule for rule in wanted if rule.name not in spared]
+
+
 def _of(rules: Iterable[Rule], looks: Collection[Looks]) -> set[str]:
     """The names of rules that look at one of these."""
     return {rule.name for rule in rules if rule.looks in looks}
@@ -189,10 +202,8 @@ def _without_odd_batches(spark: Any, rules: Sequence[Rule]) -> set[str]:
     return {rule.name for rule, is_needed in zip(asked, needed, strict=True) if not is_needed}
 
 
-def _find_strays(spark: Any, strays: Callable[[Any], Any], scale: Scale, asked: Collection[str]) -> bool:
+def _find_strays(spark: Any, strays: Callable[[Any], Any], scale: Scale) -> bool:
     """Make view `stray`, when there is something that is not served; whether there is."""
-    if not asked:
-        return False
     batches, count = scale.counted(spark.sql(STRAYS_SQL))
     if not count:
         return False
