@@ -165,8 +165,11 @@ def _look_into(
         if place not in members or topic_id not in (None, looks[folder.topic].topic_id):
             found.others.append(folder.path)
             continue
+        folders = found.places.setdefault(place, [])
+        folders.append(folder.path)
+        if len(folders) > 1:
+            continue  # two would be compared as one log
         found.paths.append(folder.path)
-        found.places.setdefault(place, []).append(folder.path)
         if topic_id is None and has_batches(folder.path):
             found.without_id.append(folder.path)
         until = (flushed or {}).get(place[1:], 0)
@@ -286,7 +289,7 @@ def _doubts(found: _Found) -> tuple[str, ...]:
             found.without_id,
             "replicas without a readable partition.metadata, which says of which topic they are",
         ),
-        (twice, "replicas that are in two log dirs of their broker"),
+        (twice, "replicas that are in two log dirs of their broker, of which the first is compared"),
     )
     return (*found.doubts, *(_named(folders, what) for folders, what in said if folders))
 
