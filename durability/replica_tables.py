@@ -45,6 +45,8 @@ class _Found:
     """What the folders of log dirs say, without their segments."""
 
     marks: list[tuple[int, str, int, int]] = field(default_factory=list)
+    #: of replicas that there should be, wherever their folders are
+    told_marks: dict[tuple[int, str, int], int] = field(default_factory=dict)
     #: (folder, what of it was flushed), where there is something flushed
     flushed: list[tuple[ReplicaFolder, int]] = field(default_factory=list)
     #: folders that are compared
@@ -97,6 +99,7 @@ def replica_tables(
     there = [f"{broker}={path}" for broker, path in paths if Path(path).is_dir()]
     for broker, path in paths:
         _look_into(found, broker, path, looks, members, cluster_id)
+    found.marks += [(*place, mark) for place, mark in found.told_marks.items() if place not in found.places]
     epochs = _epochs(found)
     folders = ",".join(there or (f"{broker}={path}" for broker, path in paths))
     if isinstance(scale, Little):
@@ -148,6 +151,9 @@ def _look_into(
         found.doubts.append(
             f"{path} of broker {broker} has no whole {HIGH_WATERMARKS}: nothing of it was compared"
         )
+    found.told_marks |= {
+        (broker, *place): mark for place, mark in (marks or {}).items() if (broker, *place) in members
+    }
     if not Path(path).is_dir():
         found.doubts.append(f"{path} of broker {broker} is not there")
         return
