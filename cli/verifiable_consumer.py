@@ -4,7 +4,6 @@ Owns when a session of polls ends: it moves the consumer itself where a position
 each move is seen. What was read in one session has to rise without gaps.
 """
 
-import json
 import os
 import sys
 from collections.abc import Iterator, Sequence
@@ -14,6 +13,7 @@ from typing import Any
 import click
 
 from holdfast.cli.options import INT32_MAX, bootstrap, client_properties, run_client
+from holdfast.cli.tool_lines import ToolLines
 from holdfast.client.consumer import Consumer
 from holdfast.client.core.consumer_records import decoded_records
 from holdfast.client.core.errors import ClientError, LogTruncated, NoSuchOffset
@@ -85,7 +85,7 @@ class ConsumerRun(RebalanceListener):
         self._given = given
         self._read = 0
         #: the reports are still read
-        self._is_heard = True
+        self._lines = ToolLines()
         self._progress_ms = self._clock.now_ms()
         self._ledger: PollLedger | None = None
         if given["ledger_folder"] is not None:
@@ -105,14 +105,14 @@ class ConsumerRun(RebalanceListener):
         try:
             async with self._consumer:
                 await self._begin()
-                self._say(name="startup_complete", timestamp=self._clock.wall_ms())
+                self._lines.say(name="startup_complete", timestamp=self._clock.wall_ms())
                 await self._read_all()
         finally:
             self._progress()
             if self._ledger is not None:
                 await self._ledger.close()
-            self._say(name="shutdown_complete", timestamp=self._clock.wall_ms())
-        return 0 if self._is_heard else 1
+            self._lines.say(name="shutdown_complete", timestamp=self._clock.wall_ms())
+        return 0 if self._lines.is_heard else 1
 
     async def _begin(self) -> None:
         topic, chosen = self._given["topic"], self._given["partitions"]
@@ -132,12 +132,16 @@ class ConsumerRun(RebalanceListener):
     async def assigned(self, partitions: tuple[TopicPartition, ...]) -> None:
         """These are read from now on."""
         self._begin_session()
-        self._say(name="partitions_assigned", timestamp=self._clock.wall_ms(), partitions=_named(partitions))
+        self._lines.say(
+            name="partitions_assigned", timestamp=self._clock.wall_ms(), partitions=_named(partitions)
+        )
 
     async def revoked(self, partitions: tuple[TopicPartition, ...]) -> None:
         """Others read these from now on."""
         self._begin_session()
-        self._say(name="partitions_revoked", timestamp=self._clock.wall_ms(), partitions=_named(partitions))
+        self._lines.say(
+            name="partitions_revoked", timestamp=self._clock.wall_ms(), partitions=_named(partitions)
+        )
 
     def _begin_session(self) -> None:
         if self._ledger is not None:
@@ -157,7 +161,7 @@ class ConsumerRun(RebalanceListener):
         most, seconds, idle_ms = (
             self._given[name] for name in ("max_messages", "seconds", "idle_timeout_ms")
         )
-        while self._is_heard and (most is None or self._read < most):
+        while self._lines.is_heard and (most is None or self._read < most):
             batches = await self._poll()
             now_ms = self._clock.now_ms()
             if batches:
@@ -190,7 +194,7 @@ class ConsumerRun(RebalanceListener):
         self._read += count
         if self._given["quiet"] or not count:
             return
-        self._say(
+        self._lines.say(
             name="records_consumed",
             timestamp=self._clock.wall_ms(),
             count=count,
@@ -223,18 +227,7 @@ class ConsumerRun(RebalanceListener):
 
     def _progress(self) -> None:
         self._progress_ms = self._clock.now_ms()
-        self._say(name="progress", consumed=self._read, at_ns=self._clock.now_ns())
-
-    def _say(self, **line: Any) -> None:
-        if not self._is_heard:
-            return
-        try:
-            sys.stdout.write(json.dumps(line) + "\n")
-            sys.stdout.flush()
-        except BrokenPipeError:
-            # The reader has gone: end in order, with whole files. The buffer's rest has to go somewhere.
-            self._is_heard = False
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        self._lines.say(name="progress", consumed=self._read, at_ns=self._clock.now_ns())
 
 
 def _named(partitions: Sequence[TopicPartition]) -> list[dict[str, Any]]:

@@ -6,7 +6,6 @@ half second and a `new_leader` line for the first acknowledgement in a (partitio
 
 import asyncio
 import contextlib
-import json
 import os
 import sys
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 import click
 
 from holdfast.cli.options import ACKS, INT32_MAX, bootstrap, client_properties, run_client
+from holdfast.cli.tool_lines import ToolLines
 from holdfast.client.core.batch import Batch
 from holdfast.client.core.errors import ClientError, TimedOut
 from holdfast.client.core.history import make_value
@@ -141,7 +141,7 @@ class _Run:
         #: records beyond --max-messages are wanted
         self._goes_on: bool = given["until_eof"]
         #: the reports are still read
-        self._is_heard = True
+        self._lines = ToolLines()
         self._longest_wait_ms = 0
         #: when something was acknowledged or given up last, or was sent while nothing was on its way
         self._settled_ms = runtime.clock.now_ms()
@@ -178,7 +178,7 @@ class _Run:
             raise ClientError(
                 f"{self._given['topic']} has partitions 0 to {count - 1}, not {self._given['partition']}"
             )
-        self._say(name="startup_complete", timestamp=self._clock.wall_ms())
+        self._lines.say(name="startup_complete", timestamp=self._clock.wall_ms())
         start_ms = self._clock.now_ms()
         if self._goes_on:
             try:
@@ -192,7 +192,7 @@ class _Run:
             await self._finish(start_ms, STOP_MS)
             raise
         await self._finish(start_ms, PROGRESS_MS)
-        return 0 if self._acked == self._sent and self._is_heard else 1
+        return 0 if self._acked == self._sent and self._lines.is_heard else 1
 
     def _stdin_ready(self) -> None:
         if not os.read(0, 1 << 16):
@@ -203,21 +203,21 @@ class _Run:
         elapsed_ms = max(1, self._clock.now_ms() - start_ms)
         await self._producer.close(timeout_ms)
         self._progress()
-        self._say(
+        self._lines.say(
             name="tool_data",
             sent=self._sent,
             acked=self._acked,
             target_throughput=self._given["throughput"],
             avg_throughput=self._acked * 1000 / elapsed_ms,
         )
-        self._say(name="shutdown_complete", timestamp=self._clock.wall_ms())
+        self._lines.say(name="shutdown_complete", timestamp=self._clock.wall_ms())
 
     async def _send_all(self, start_ms: int) -> None:
         given = self._given
         count: int = given["max_messages"]
         pace = Pace(start_ms, count, given["throughput"], given["throughput_after"])
         next_progress_ms = start_ms
-        while self._is_heard and (count < 0 or self._sent < count or self._goes_on):
+        while self._lines.is_heard and (count < 0 or self._sent < count or self._goes_on):
             now_ms = self._clock.now_ms()
             if now_ms >= next_progress_ms:
                 self._progress()
@@ -255,7 +255,7 @@ class _Run:
         self._settled_ms = self._clock.now_ms()
         if batch.outcome not in _GOOD:
             self._failed += batch.count
-            self._say(
+            self._lines.say(
                 name="producer_send_error",
                 topic=batch.topic,
                 partition=batch.partition,
@@ -268,7 +268,7 @@ class _Run:
         self._longest_wait_ms = max(self._longest_wait_ms, self._clock.now_ms() - batch.created_ms)
         if self._leader_epochs.get(batch.partition, -1) != batch.leader_epoch:
             self._leader_epochs[batch.partition] = batch.leader_epoch
-            self._say(
+            self._lines.say(
                 name="new_leader",
                 partition=batch.partition,
                 leader_epoch=batch.leader_epoch,
@@ -276,7 +276,7 @@ class _Run:
             )
         if not self._quiet:
             for index, pseq in enumerate(batch.tags):
-                self._say(
+                self._lines.say(
                     name="producer_send_success",
                     producer=self._name,
                     seq=pseq,
@@ -290,7 +290,7 @@ class _Run:
         if self._acked + self._failed < self._sent:
             # what is not acknowledged yet has waited, too: an outage shows while it lasts
             self._longest_wait_ms = max(self._longest_wait_ms, self._clock.now_ms() - self._settled_ms)
-        self._say(
+        self._lines.say(
             name="progress",
             sent=self._sent,
             acked=self._acked,
@@ -299,14 +299,3 @@ class _Run:
             at_ns=self._clock.now_ns(),
         )
         self._longest_wait_ms = 0
-
-    def _say(self, **line: Any) -> None:
-        if not self._is_heard:
-            return
-        try:
-            sys.stdout.write(json.dumps(line) + "\n")
-            sys.stdout.flush()
-        except BrokenPipeError:
-            # The reader has gone: end in order, with a whole ledger. The buffer's rest has to go somewhere.
-            self._is_heard = False
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
