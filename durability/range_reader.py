@@ -18,7 +18,7 @@ from holdfast.durability.cluster_offsets import OwnLoop
 from holdfast.durability.core.epochs import epoch_at
 from holdfast.durability.core.positions import DataLost
 from holdfast.durability.read_options import OffsetRange, ReadOptions, grouped_ranges, split_ranges
-from holdfast.durability.replica_reader import replica_batches
+from holdfast.durability.replica_reader import is_another_topic, replica_batches
 from holdfast.runtime.api import Runtime
 
 _log = logging.getLogger("holdfast.spark")
@@ -87,6 +87,9 @@ def read_range(
         offset = wanted.start
         while offset < wanted.end:
             batches = loop.run(consumer.poll_batches(POLL_BYTES, options.poll_timeout_ms))
+            topic_id = consumer.topic_id((wanted.topic, wanted.partition))
+            if topic_id is not None and is_another_topic(wanted, topic_id.hex(), options.fail_on_data_loss):
+                return
             if not batches:
                 raise TimedOut(
                     f"{wanted.topic}-{wanted.partition}: nothing came from offset {offset} on within "

@@ -8,7 +8,7 @@ import difflib
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from itertools import pairwise
 from typing import Any, TypeAlias, TypeVar
@@ -102,6 +102,8 @@ class OffsetRange:
     end: int
     #: (leader epoch, first offset) of what is known to be there, rising; empty when nothing is known
     epochs: tuple[tuple[int, int], ...] = ()
+    #: of the topic that was planned, in hex; empty when it is not known
+    topic_id: str = ""
 
 
 # --- names ---------------------------------------------------------------------------------------------
@@ -273,9 +275,7 @@ def split_ranges(ranges: list[OffsetRange], min_partitions: int, max_records: in
         if max_records:
             count = max(count, -(-size // max_records))
         borders = [item.start + size * index // count for index in range(count + 1)]
-        pieces += [
-            OffsetRange(item.topic, item.partition, low, high, item.epochs) for low, high in pairwise(borders)
-        ]
+        pieces += [replace(item, start=low, end=high) for low, high in pairwise(borders)]
     return pieces
 
 
@@ -316,6 +316,12 @@ def _starting(given: Mapping[str, str], mode: Mode | None) -> OffsetSpec | Times
     offsets = _offsets("startingOffsets", given.get("startingoffsets", default), EARLIEST)
     if offsets == LATEST and mode is Mode.BATCH:
         raise BadOption("option startingOffsets: latest would read nothing; expected earliest or JSON")
+    for (topic, partition), offset in offsets.items() if isinstance(offsets, dict) else ():
+        if offset == LATEST and mode is Mode.BATCH:
+            raise BadOption(
+                f"option startingOffsets: {topic}-{partition}: {LATEST} (latest) would read nothing; "
+                f"expected an offset, or {EARLIEST} for earliest"
+            )
     return offsets
 
 

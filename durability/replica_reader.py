@@ -4,6 +4,7 @@ The broker serves what its own log has below the high watermark that it knows; i
 the batch source reads like this: a stream's checkpoint speaks of the leader's log.
 """
 
+import logging
 from collections.abc import Iterator
 
 from holdfast.client.admin import Admin
@@ -15,6 +16,8 @@ from holdfast.durability.read_options import OffsetRange, ReadOptions
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.fetch import FetchPartitionResponse
 from holdfast.protocol.record_batch import iter_batches
+
+_log = logging.getLogger("holdfast.spark")
 
 #: Pause before a replica that had nothing new is asked again.
 _PAUSE_MS = 100
@@ -34,12 +37,28 @@ def replica_batches(
     loop = OwnLoop()
     reader = _Reader(loop, options, wanted, max_bytes)
     try:
-        reader.open()
+        if is_another_topic(wanted, reader.open(), options.fail_on_data_loss):
+            return
         while batches := reader.more():
             yield batches
     finally:
         reader.close()
         loop.close()
+
+
+def is_another_topic(wanted: OffsetRange, topic_id: str, fails: bool) -> bool:
+    """True when the topic is no longer the planned one: its offsets mean other records. Raises: DataLost if
+    it `fails` then."""
+    if wanted.topic_id in ("", topic_id):
+        return False
+    sentence = (
+        f"{wanted.topic}-{wanted.partition}: the topic was deleted and made again (topic id "
+        f"{wanted.topic_id}, now {topic_id}) before offsets {wanted.start} to {wanted.end - 1} were read"
+    )
+    if fails:
+        raise DataLost(sentence)
+    _log.warning("%s", sentence)
+    return True
 
 
 class _Reader:
@@ -54,8 +73,8 @@ class _Reader:
         self._address = ("", 0)
         self._topic_id = b""
 
-    def open(self) -> None:
-        """Look up broker and topic. Raises: ClientError."""
+    def open(self) -> str:
+        """Look up broker and topic, whose id it gives, in hex. Raises: ClientError."""
         timeout_ms = self._options.poll_timeout_ms
         cluster = self._loop.run(self._admin.describe_cluster(timeout_ms=timeout_ms))
         known = {row.broker_id: (row.host, row.port) for row in cluster.brokers}
@@ -67,6 +86,7 @@ class _Reader:
         self._address = known[self._options.replica_id]
         (topic,) = self._loop.run(self._admin.describe_topics([self._wanted.topic], timeout_ms=timeout_ms))
         self._topic_id = topic.topic_id
+        return self._topic_id.hex()
 
     def close(self) -> None:
         self._loop.run(self._admin.close())

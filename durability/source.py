@@ -158,6 +158,8 @@ def plan_ranges(options: ReadOptions, bounds: Bounds | None = None) -> list[Offs
     cluster = ClusterOffsets(options)
     try:
         wanted = cluster.partitions()
+        if not wanted:
+            raise BadOption(f"option subscribePattern: no topic matches {options.subscribe_pattern!r}")
         starts = cluster.resolve(wanted, options.starting, "startingOffsets")
         ends = cluster.resolve(wanted, options.ending, "endingOffsets")
         named = [
@@ -176,7 +178,10 @@ def plan_ranges(options: ReadOptions, bounds: Bounds | None = None) -> list[Offs
                         log = logs[place]
                         offsets[place] = _inside(options, option, place, offsets[place], log.start, log.end)
         # a start behind the end (both were asked for while records came in) is an empty range, not an error
-        ranges = [OffsetRange(*item, min(starts[item], ends[item]), ends[item]) for item in wanted]
+        ranges = [
+            OffsetRange(*place, min(starts[place], ends[place]), ends[place], topic_id=found.topic_id)
+            for place, found in wanted.items()
+        ]
         return ranges if bounds is None else _cut(cluster, ranges, bounds)
     finally:
         cluster.close()

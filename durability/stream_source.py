@@ -162,20 +162,26 @@ class HoldfastStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _places(self, before: StreamOffsets) -> dict[Place, FoundPartition]:
         """The partitions there are, those among them that went with their topic. Raises: DataLost."""
         places = self._asked().partitions()
-        if gone := sorted(set(before.positions).difference(places)):
-            self._lose_sentence(_no_longer_there(gone))
+        gone = sorted(set(before.positions).difference(places))
+        if lost := [place for place in gone if not self._is_unknown_yet(place, places, before)]:
+            self._lose_sentence(_no_longer_there(lost))
         return places
+
+    def _is_unknown_yet(
+        self, place: Place, places: Mapping[Place, FoundPartition], offsets: StreamOffsets
+    ) -> bool:
+        """True for a partition without which its topic is described: no topic gets fewer, so a broker has
+        answered that does not know all of them yet."""
+        return (
+            self._options.assign is None and _topic_ids(places).get(place[0]) == offsets.topic_ids[place[0]]
+        )
 
     def _pass_over(
         self, gone: list[Place], places: Mapping[Place, FoundPartition], planned: StreamOffsets
     ) -> None:
         """Read nothing of these, although a micro-batch was planned with them. Raises: DataLost; ClientError
-        when their topics are there: what is passed over is never read, and no topic gets fewer partitions, so
-        a broker has answered that does not know all of them yet."""
-        ids = _topic_ids(places)
-        if self._options.assign is None and any(
-            ids.get(topic) == planned.topic_ids[topic] for topic, _ in gone
-        ):
+        for one that is only unknown yet: what is passed over is never read."""
+        if any(self._is_unknown_yet(place, places, planned) for place in gone):
             code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             raise ClientError(f"{_names(gone)}: {code.name}, though the stream reads them", code)
         self._lose_sentence(_no_longer_there(gone))

@@ -219,5 +219,6 @@ def ranges_between(start: StreamOffsets, end: StreamOffsets) -> list[OffsetRange
         if begin is None:
             begin = start.positions[topic, partition].offset
         if begin < position.offset:
-            found.append(OffsetRange(topic, partition, begin, position.offset, position.epochs))
+            topic_id = end.topic_ids[topic]
+            found.append(OffsetRange(topic, partition, begin, position.offset, position.epochs, topic_id))
     return found

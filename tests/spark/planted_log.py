@@ -43,6 +43,7 @@ from holdfast.protocol.messages.topics import (
     DescribeTopicPartitionsResponse,
 )
 from holdfast.protocol.record_batch import BatchHeader, iter_batches, parse_header
+from holdfast.protocol.topic_names import OFFSETS_TOPIC
 from holdfast.rpc.server import Exchange, Server
 from holdfast.runtime.real.machine import new_event_loop, real_runtime
 
@@ -167,7 +168,8 @@ class PlantedLogs:
     def make_again(self, topic: str) -> None:
         """The topic has another id from now on."""
         (number,) = struct.unpack(">q", self._ids[topic][8:])
-        self._ids[topic] = struct.pack(">qq", 1, number)
+        (times,) = struct.unpack(">q", self._ids[topic][:8])
+        self._ids[topic] = struct.pack(">qq", times + 1, number)
         self._names[self._ids[topic]] = topic
 
     def _leader_epoch(self, topic: str, partition: int) -> int:
@@ -238,7 +240,8 @@ class PlantedLogs:
                 for index in self._partitions(name)
                 for epoch in [self._described_epoch(name, index)]
             )
-            rows.append(DescribedTopic(0, name, self._ids[name], False, (), partitions))
+            is_internal = name == OFFSETS_TOPIC
+            rows.append(DescribedTopic(0, name, self._ids[name], is_internal, (), partitions))
         self._isr = tuple(broker for broker in self._isr if broker not in self._leaving)
         exchange.respond(DescribeTopicPartitionsResponse(0, None, tuple(rows), None))
 

@@ -13,7 +13,8 @@ class Stream:
 
     def __init__(self, bootstrap_servers: str, **options: str) -> None:
         self._bootstrap_servers = bootstrap_servers
-        self._options = {"subscribe": "t", "startingOffsets": "earliest", **options}
+        topics = {} if "subscribePattern" in options else {"subscribe": "t"}
+        self._options = {**topics, "startingOffsets": "earliest", **options}
         self.offsets: dict[str, Any] | None = None
         self.rows: list[tuple[int, int, str]] = []
         self.restart()

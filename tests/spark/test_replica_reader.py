@@ -64,6 +64,17 @@ def test_a_replica_whose_log_begins_later_has_lost_something_unless_that_is_fine
     assert read(node, 1, 3, 20, failOnDataLoss="false") == list(range(10, 20))
 
 
+def test_another_topic_of_the_same_name_is_not_read_for_the_planned_one(node: PlantedLogs) -> None:
+    planned = node.topic_id("t").hex()
+    options = {"kafka.bootstrap.servers": node.address, "subscribe": "t", "readFrom": f"replica:{NODE_ID}"}
+    for topic_id, fails, count in ((planned, "true", 20), ("aa", "false", 0)):
+        chosen = parse_options({**options, "failOnDataLoss": fails}, Mode.BATCH)
+        found = read_range(chosen, OffsetRange("t", 0, 0, 20, topic_id=topic_id))
+        assert sum(batch.num_rows for batch in found) == count
+    with pytest.raises(DataLost, match="t-0: the topic was deleted and made again .topic id aa, now"):
+        list(read_range(parse_options(options, Mode.BATCH), OffsetRange("t", 0, 0, 20, topic_id="aa")))
+
+
 def test_a_broker_that_is_not_there_is_named_with_those_that_are(node: PlantedLogs) -> None:
     with pytest.raises(ClientError, match="broker 7 is not registered; there are 1"):
         read(node, 0, 0, 5, broker=7)

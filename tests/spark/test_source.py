@@ -12,6 +12,7 @@ from holdfast.durability.core.positions import DataLost
 from holdfast.durability.read_options import BadOption, parse_options
 from holdfast.durability.source import plan_ranges
 from holdfast.protocol.record_batch import Record, encode_batch
+from holdfast.protocol.topic_names import OFFSETS_TOPIC
 from tests.spark.planted_log import PlantedLogs, damaged
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark session")]
@@ -37,6 +38,7 @@ def node() -> Iterator[PlantedLogs]:
         ("t", 1): batches(50, 3),
         ("t", 2): [],
         ("other", 0): batches(0, 1),
+        (OFFSETS_TOPIC, 0): batches(0, 1),
         ("broken", 0): [broken[0], damaged(broken[1]), broken[2]],
     }
     with PlantedLogs(logs) as node:
@@ -168,6 +170,8 @@ def test_topics_are_planned_by_name_by_pattern_and_refused_when_unknown(node: Pl
         ranges = plan_ranges(parse_options({"kafka.bootstrap.servers": node.address, **options}))
         return [(item.topic, item.partition, item.start, item.end) for item in ranges]
 
+    assert {topic for topic, *_ in planned(subscribePattern=".*")} == {"broken", "other", "t"}
+    assert planned(subscribe=OFFSETS_TOPIC) == [(OFFSETS_TOPIC, 0, 0, 10)]
     assert planned(subscribePattern="t|other") == [
         *(("other", 0, 0, 10), ("t", 0, 0, 100), ("t", 1, 50, 80), ("t", 2, 0, 0)),
     ]

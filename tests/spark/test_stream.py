@@ -79,6 +79,37 @@ def test_a_stream_begins_at_the_end_unless_it_is_bidden_otherwise(node: PlantedL
     assert stream.next() == 5
 
 
+def test_a_pattern_waits_for_its_topics_and_notices_those_that_go(node: PlantedLogs, streams: Any) -> None:
+    stream = streams(subscribePattern="u.*")
+    assert [stream.next(), stream.next()] == [0, 0]
+    node.plant("u1", 0, batches(0, 10))
+    assert stream.next() == 10
+    node.plant("u2", 0, batches(0, 20))
+    node.hide("u1")  # listed, and deleted before it is described
+    with pytest.raises(DataLost, match="u1-0: no longer there"):
+        stream.plan()
+    stream.restart(failOnDataLoss="false")
+    assert stream.next() == 20
+    node.hide("u2")
+    assert stream.next() == 0
+    node.show()
+    node.plant("u1", 0, batches(0, 30))
+    assert stream.next() == 20
+
+
+def test_partitions_that_a_broker_does_not_know_yet_are_not_lost(node: PlantedLogs, streams: Any) -> None:
+    """No topic gets fewer partitions."""
+    stream = streams()
+    assert stream.next() == 140
+    node.plant("t", 0, batches(0, 120))
+    node.plant("t", 1, batches(0, 60))
+    node.hide(("t", 1))
+    stream.restart()
+    assert stream.next() == 20
+    node.show()
+    assert stream.next() == 20
+
+
 def test_limits_are_kept_and_a_small_trigger_waits(node: PlantedLogs, streams: Any) -> None:
     stream = streams(maxOffsetsPerTrigger="50", minOffsetsPerTrigger="20")
     assert [stream.next(), stream.next()] == [50, 50]
@@ -211,6 +242,20 @@ def test_a_topic_that_was_made_again_is_noticed(node: PlantedLogs, streams: Any)
         stream.plan()
     stream.restart(failOnDataLoss="false")
     assert stream.next() == 240
+
+
+def test_a_topic_that_is_made_again_between_plan_and_read_is_not_read_for_the_planned_one(
+    node: PlantedLogs, streams: Any
+) -> None:
+    stream = streams()
+    start, end = stream.plan()
+    node.make_again("t")
+    with pytest.raises(DataLost, match="the topic was deleted and made again .* before offsets 0 to"):
+        stream.read(start, end)
+    stream.restart(failOnDataLoss="false")
+    start, end = stream.plan()
+    node.make_again("t")
+    assert [stream.read(start, end), stream.next()] == [0, 140]
 
 
 def test_offsets_that_retention_removed_are_named_or_counted(node: PlantedLogs, streams: Any) -> None:

@@ -86,7 +86,10 @@ def test_a_micro_batch_reads_from_where_it_begins_to_where_it_ends() -> None:
         {"t": "aa"},
         {PLACE: Position(8, ((1, 0),)), ("t", 1): Position(9), ("t", 2): Position(4, (), begins=1)},
     )
-    assert ranges_between(start, end) == [OffsetRange("t", 0, 5, 8, ((1, 0),)), OffsetRange("t", 2, 1, 4)]
+    assert ranges_between(start, end) == [
+        OffsetRange("t", 0, 5, 8, ((1, 0),), "aa"),
+        OffsetRange("t", 2, 1, 4, topic_id="aa"),
+    ]
 
 
 def test_what_the_start_of_a_micro_batch_does_not_know_is_named_and_not_read() -> None:
@@ -97,7 +100,10 @@ def test_what_the_start_of_a_micro_batch_does_not_know_is_named_and_not_read() -
         {PLACE: Position(8), ("u", 1): Position(4), ("u", 0): Position(4), ("t", 2): Position(4, begins=1)},
     )
     assert without_beginning(start, end) == [("u", 0), ("u", 1)]
-    assert ranges_between(start, end) == [OffsetRange("t", 0, 5, 8), OffsetRange("t", 2, 1, 4)]
+    assert ranges_between(start, end) == [
+        OffsetRange("t", 0, 5, 8, topic_id="aa"),
+        OffsetRange("t", 2, 1, 4, topic_id="aa"),
+    ]
 
 
 @given(

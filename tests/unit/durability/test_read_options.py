@@ -129,6 +129,11 @@ def test_options_of_the_other_mode_are_refused() -> None:
         parse_options(one | {"maxOffsetsPerTrigger": "5"}, Mode.BATCH)
     with pytest.raises(BadOption, match="startingOffsets: latest would read nothing"):
         parse_options(one | {"startingOffsets": "latest"}, Mode.BATCH)
+    with pytest.raises(BadOption, match="startingOffsets: t-1: -1 .latest. would read nothing"):
+        parse_options(one | {"startingOffsets": '{"t":{"0":7,"1":-1}}'}, Mode.BATCH)
+    assert parse_options(one | {"startingOffsets": '{"t":{"0":-1}}'}, Mode.STREAM).starting == {
+        ("t", 0): LATEST
+    }
     with pytest.raises(BadOption, match="endingOffsets: a stream has no end"):
         parse_options(one | {"endingOffsets": "latest"}, Mode.STREAM)
     assert parse_options(one, Mode.STREAM).starting == LATEST
