@@ -198,7 +198,7 @@ def _cut(cluster: ClusterOffsets, ranges: list[OffsetRange], bounds: Bounds) -> 
 
 def _inside(options: ReadOptions, option: str, place: Place, offset: int, start: int, end: int) -> int:
     """The offset that was named, or the nearest one that the log has. Raises: DataLost."""
-    if start <= offset <= end or (option == "endingOffsets" and offset <= end):
+    if start <= offset <= end:
         return offset
     sentence = (
         f"option {option}: {place[0]}-{place[1]} has no offset {offset}: "

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 from holdfast.client.core.errors import ClientError
 from holdfast.durability.core.epochs import Epochs, epoch_at
-from holdfast.durability.read_options import OffsetRange
+from holdfast.durability.read_options import BadOption, OffsetRange
 
 #: Leader epochs of a partition that a checkpoint keeps.
 EPOCHS_KEPT = 16
@@ -65,7 +65,16 @@ class StreamOffsets:
 
     @staticmethod
     def parse(found: Mapping[str, Any]) -> "StreamOffsets":
-        """The same again, out of a checkpoint."""
+        """The same again, out of a checkpoint. Raises: BadOption for offsets of another source."""
+        try:
+            return StreamOffsets._parsed(found)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise BadOption(
+                f"option checkpointLocation: its offsets are of another source, not of holdfast: {found!r:.200}"
+            ) from error
+
+    @staticmethod
+    def _parsed(found: Mapping[str, Any]) -> "StreamOffsets":
         offsets = StreamOffsets()
         for topic, entry in found.items():
             offsets.topic_ids[topic] = entry["id"]

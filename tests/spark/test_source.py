@@ -98,16 +98,18 @@ def test_offsets_below_the_log_are_loss_unless_that_is_allowed(spark: Any, node:
 
 def test_offsets_that_the_log_does_not_have_are_named(node: PlantedLogs) -> None:
     def planned(fails: bool, **options: str) -> list[tuple[int, int]]:
-        chosen = {"kafka.bootstrap.servers": node.address, "assign": '{"t":[0]}', **options}
+        chosen = {"kafka.bootstrap.servers": node.address, **options}
         ranges = plan_ranges(parse_options({**chosen, "failOnDataLoss": str(fails)}))
         return [(item.start, item.end) for item in ranges]
 
-    for option, offset, kept in (
-        ("startingOffsets", 101, (100, 100)),
-        ("endingOffsets", 130, (0, 100)),
+    for option, partition, begin, offset, kept in (
+        ("startingOffsets", 0, 0, 101, (100, 100)),
+        ("endingOffsets", 0, 0, 130, (0, 100)),
+        ("endingOffsets", 1, 50, 49, (50, 50)),
     ):
-        named = {option: json.dumps({"t": {"0": offset}})}
-        with pytest.raises(DataLost, match=f"{option}: t-0 has no offset {offset}: its log begins at 0"):
+        named = {"assign": f'{{"t":[{partition}]}}', option: json.dumps({"t": {str(partition): offset}})}
+        words = f"{option}: t-{partition} has no offset {offset}: its log begins at {begin}"
+        with pytest.raises(DataLost, match=words):
             planned(True, **named)
         assert planned(False, **named) == [kept]
 

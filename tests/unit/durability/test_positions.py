@@ -2,6 +2,7 @@
 
 import json
 import re
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -20,7 +21,7 @@ from holdfast.durability.core.positions import (
     resumed,
     without_beginning,
 )
-from holdfast.durability.read_options import OffsetRange
+from holdfast.durability.read_options import BadOption, OffsetRange
 
 PLACE = ("t", 0)
 STOOD = Position(200, ((3, 0), (5, 150)))
@@ -125,3 +126,9 @@ def test_a_limit_is_kept_and_leaves_out_no_partition_that_it_can_serve(
     full = [place for place, size in sizes.items() if size]
     if most >= len(full):
         assert all(taken[place] for place in full)
+
+
+@pytest.mark.parametrize("found", [{"t": {"0": 5}}, {"t": 5}, {"t": {"id": "aa", "partitions": {"0": 5}}}])
+def test_a_checkpoint_of_another_source_is_said_to_be_one(found: dict[str, Any]) -> None:
+    with pytest.raises(BadOption, match="checkpointLocation: its offsets are of another source"):
+        StreamOffsets.parse(found)
