@@ -1,8 +1,9 @@
-"""The producer: records in, acknowledgements out. Carries out what `client.core.sender` decides.
+"""The producer: records in, outcomes out. `client.core.sender` decides what is sent when, and
+`client.produce_work` sends it.
 
-Owns the pump and the connection handling of one producer, and who waits for what. Per record it only encodes
-and counts; everything else is done per batch. With a ledger every record is written down before it is sent
-and again with its outcome (D11). docs/client.md tells applications how to use it.
+Owns the pump of one producer, and who waits for what. Per record it only encodes and counts; everything else
+is done per batch. With a ledger every record is written down before it is sent and again with its outcome
+(D11). docs/client.md tells applications how to use it.
 """
 
 import asyncio
@@ -15,8 +16,8 @@ from typing import Any, Literal, TypeAlias
 from holdfast.client.cluster_client import ClusterClient
 from holdfast.client.core.batch import Batch, ProducerIdAndEpoch, check_record
 from holdfast.client.core.config import ProducerConfig
-from holdfast.client.core.effects import Call, Connect, RefreshMetadata
-from holdfast.client.core.errors import BufferFull, ClientError, ProduceFailed, TimedOut, code_of
+from holdfast.client.core.effects import Call
+from holdfast.client.core.errors import BufferFull, ClientError, ProduceFailed, TimedOut
 from holdfast.client.core.history import SentFields, headers_crc32c, key_crc32c, value_crc32c
 from holdfast.client.core.metrics import ProducerCounters, ProducerMetrics
 from holdfast.client.core.next_turn import NEXT_TURN
@@ -24,20 +25,13 @@ from holdfast.client.core.outcomes import DeliveryOutcome
 from holdfast.client.core.partition_queue import IN_FLIGHT_MAX
 from holdfast.client.core.router import Router
 from holdfast.client.core.sender import Sender
-from holdfast.client.core.sender_effects import (
-    AskIdentity,
-    Complete,
-    Effect,
-    SendBatches,
-)
+from holdfast.client.core.sender_effects import Complete, Effect
 from holdfast.client.delivery import Delivery, RecordMetadata, wake
 from holdfast.client.ledger import Ledger
 from holdfast.client.own_runtime import ClientRuntime
+from holdfast.client.produce_work import ProduceWork
 from holdfast.protocol.errors import ErrorCode
-from holdfast.protocol.messages.produce import ProducePartition, ProduceRequest, ProduceResponse
-from holdfast.protocol.messages.producer_ids import InitProducerIdRequest, InitProducerIdResponse
-from holdfast.rpc.channel import CallRefused, Disconnected
-from holdfast.runtime.api import DiskError, NetworkError, Runtime
+from holdfast.runtime.api import DiskError, Runtime
 from holdfast.runtime.pump import Pump
 from holdfast.runtime.tasks import fail_node
 
@@ -45,10 +39,7 @@ __all__ = ["Acks", "Delivery", "Producer", "ProducerMetrics", "RecordMetadata"]
 
 Acks: TypeAlias = Literal["all", 1, 0]
 
-#: How long after the leader's own limit an answer may still be on its way.
-_ANSWER_GRACE_MS = 1_000
-_IDENTITY_TIMEOUT_MS = 5_000
-_IDENTITY_ATTEMPT_MS = 1_000
+#: Batches whose failure was told nowhere that are kept: the newest of them are enough to tell of.
 _UNTOLD_MAX = 1_000
 
 
@@ -116,7 +107,7 @@ class Producer:
     ) -> None:
         if acks not in _ACKS:
             raise ValueError(f'acks {acks!r}: expected "all", 1 or 0')
-        config = self.config = ProducerConfig(
+        self.config = ProducerConfig(
             bootstrap_servers=bootstrap_servers,
             acks=_ACKS[acks],
             idempotent=idempotent,
@@ -136,6 +127,12 @@ class Producer:
             metadata_max_age_ms=metadata_max_age_ms,
             client_id=client_id,
         )
+        self._begin(ledger, on_batch, runtime)
+
+    def _begin(
+        self, ledger: Ledger | None, on_batch: Callable[[Batch], None] | None, runtime: Runtime | None
+    ) -> None:
+        config = self.config
         self._owner = ClientRuntime(runtime)
         self._runtime = self._owner.runtime
         self._clock = self._runtime.clock
@@ -148,48 +145,44 @@ class Producer:
         self._on_batch = on_batch
         #: only deliveries tell of a failure
         self._is_quiet = ledger is None and on_batch is None
-        self._cluster = self._make_cluster_client()
+        self._cluster = ClusterClient(
+            self._runtime,
+            config.bootstrap_servers,
+            config.client_id,
+            self._metadata_changed,
+            lambda: self._sender.busy_topics,
+            config.metadata_max_age_ms,
+        )
         self._sender = Sender(config.for_sender(), self._cluster.cache)
         self._accumulator = self._sender.accumulator
         self._router = Router(self._sender)
-        self._pump = self._make_pump()
-        #: closing: what is there is sent, nothing is added
-        self._is_started = self._is_closing = self._is_closed = self._is_scheduled = False
-        #: an error of the ledger's disk, a failed task, or a bug of the producer: nothing is sent any more
-        self._failure: Exception | None = None
-        self._counters, self._event_ms = ProducerCounters(), 0
-        #: batches whose failure was told nowhere; the newest of them are enough to tell of
-        self._untold: deque[Batch] = deque(maxlen=_UNTOLD_MAX)
-        self._room_waiters: list[asyncio.Future[None]] = []
-        #: (serial up to which all must be done, who waits)
-        self._flush_waiters: list[tuple[int, asyncio.Future[None]]] = []
-
-    def _make_cluster_client(self) -> ClusterClient:
-        return ClusterClient(
-            self._runtime,
-            self.config.bootstrap_servers,
-            self.config.client_id,
-            self._metadata_changed,
-            lambda: self._sender.busy_topics,
-            self.config.metadata_max_age_ms,
-        )
-
-    def _make_pump(self) -> Pump[Call[Effect], Effect]:
-        pump: Pump[Call[Effect], Effect] = Pump(
+        self._pump: Pump[Call[Effect], Effect] = Pump(
             self._clock,
             self._take,
             self._sender.next_deadline_ms,
             self._break_down,
             queue_empty=self._sender.drain,
         )
-        pump.carry_out |= {
-            SendBatches: self._send_batches,
-            Complete: self._complete,
-            Connect: self._start_connecting,
-            AskIdentity: self._start_asking,
-            RefreshMetadata: lambda _: self._cluster.refresh(),
-        }
-        return pump
+        self._work = ProduceWork(
+            self._runtime,
+            self._cluster,
+            self._sender,
+            self._pump,
+            config,
+            self._write_ledger,
+            lambda: self._is_closed,
+        )
+        self._pump.carry_out |= {Complete: self._complete, **self._work.carry_out}
+        #: closing: what is there is sent, nothing is added
+        self._is_started = self._is_closing = self._is_closed = self._is_scheduled = False
+        #: an error of the ledger's disk, a failed task, or a bug of the producer: nothing is sent any more
+        self._failure: Exception | None = None
+        self._counters, self._event_ms = ProducerCounters(), 0
+        #: batches whose failure was told nowhere
+        self._untold: deque[Batch] = deque(maxlen=_UNTOLD_MAX)
+        self._room_waiters: list[asyncio.Future[None]] = []
+        #: (serial up to which all must be done, who waits)
+        self._flush_waiters: list[tuple[int, asyncio.Future[None]]] = []
 
     # --- life -----------------------------------------------------------------------------------------
 
@@ -363,7 +356,7 @@ class Producer:
 
     def metrics(self) -> ProducerMetrics:
         """What this producer has done so far, in numbers; cheap."""
-        return self._counters.metrics(self._accumulator.buffered_bytes)
+        return self._counters.metrics(self._work.request_count, self._accumulator.buffered_bytes)
 
     @property
     def buffered_bytes(self) -> int:
@@ -431,129 +424,22 @@ class Producer:
         self._is_scheduled = False
         self._pump.run()
 
-    # --- effects --------------------------------------------------------------------------------------
-
-    def _send_batches(self, effect: SendBatches) -> None:
-        channel = self._cluster.channel(effect.broker_id)
-        if channel is None:
-            self._not_sent(effect, "the connection is gone")
-            return
-        if self._ledger is not None:
-            try:
-                self._ledger.write()
-            except DiskError as error:
-                self._ledger_failed(error)
-                return
-        request = self._request(effect)
-        self._counters.requests += 1
-        if self.config.acks != 0:
-            answer = channel.call_soon(request, self.config.request_timeout_ms + _ANSWER_GRACE_MS)
-            answer.add_done_callback(partial(self._answered, effect))
-            return
-        try:
-            channel.send(request)
-        except Disconnected as error:
-            self._not_sent(effect, str(error))
-            return
-        except CallRefused as error:
-            self._refused(effect, error)
-            return
-        if channel.is_writable:  # no answer will come: what waits behind these batches goes now
-            self._pump.post(lambda _: self._sender.written(effect.request_id))
-        else:
-            # A slow broker: these records keep their place in the buffer, so that `send` waits.
-            channel.writable().add_done_callback(partial(self._written, effect))
-
-    def _request(self, effect: SendBatches) -> ProduceRequest:
-        rows = []
-        for batch in effect.batches:
-            view = self._cluster.cache.topic(batch.topic)
-            topic_id = bytes(16) if view is None else view.topic_id
-            assert batch.payload is not None
-            rows.append(ProducePartition(topic_id, batch.partition, memoryview(batch.payload)))
-        return ProduceRequest(self.config.acks, self.config.request_timeout_ms, tuple(rows))
-
-    def _not_sent(self, effect: SendBatches, text: str) -> None:
-        self._pump.post(partial(self._lose, effect, text, is_disconnected=True, was_sent=False))
-
-    def _lose(
-        self, effect: SendBatches, text: str, now_ms: int, *, is_disconnected: bool, was_sent: bool
-    ) -> list[Effect]:
-        if is_disconnected:
-            self._sender.disconnected(effect.broker_id)
-        return self._sender.request_failed(effect.request_id, now_ms, text, was_sent=was_sent)
-
-    def _refused(self, effect: SendBatches, error: CallRefused) -> None:
-        code, text = error.error_code, str(error)
-        self._pump.post(lambda now_ms: self._sender.request_refused(effect.request_id, now_ms, code, text))
-
-    def _answered(self, effect: SendBatches, answer: "asyncio.Future[ProduceResponse]") -> None:
-        error = answer.exception()
-        if self._is_closed:
-            return
-        if error is None:
-            self._pump.post(partial(self._sender.answered, effect.request_id, answer.result()))
-        elif isinstance(error, CallRefused):
-            self._refused(effect, error)
-        else:
-            self._unanswered(effect, error)
-
-    def _written(self, effect: SendBatches, writable: "asyncio.Future[None]") -> None:
-        error = writable.exception()
-        if self._is_closed:
-            return
-        if error is None:
-            self._pump.post(lambda _: self._sender.written(effect.request_id))
-        else:
-            self._unanswered(effect, error)
-
-    def _unanswered(self, effect: SendBatches, error: BaseException) -> None:
-        assert isinstance(error, NetworkError), error
-        self._cluster.suspect(effect.broker_id)
-        is_disconnected = isinstance(error, Disconnected)
-        self._pump.post(
-            partial(self._lose, effect, str(error), is_disconnected=is_disconnected, was_sent=True)
-        )
-
-    def _start_connecting(self, effect: Connect) -> None:
-        self._runtime.tasks.start("producer connect", self._connect(effect.broker_id))
-
-    async def _connect(self, broker_id: int) -> None:
-        try:
-            await self._cluster.connect(broker_id)
-        except (NetworkError, ClientError) as error:
-            text = str(error)
-            self._pump.post(lambda now_ms: self._sender.connect_failed(broker_id, now_ms, text))
-        else:
-            self._sender.connected(broker_id)
-            self._pump.run()
-
-    def _start_asking(self, effect: AskIdentity) -> None:
-        self._runtime.tasks.start("producer identity", self._ask_identity(effect))
-
-    async def _ask_identity(self, effect: AskIdentity) -> None:
-        request = InitProducerIdRequest(effect.producer_id, effect.producer_epoch)
-        try:
-            answer, _ = await self._cluster.ask(
-                request,
-                _IDENTITY_TIMEOUT_MS,
-                code_of_answer=_code_of_identity,
-                what="InitProducerId",
-                attempt_ms=_IDENTITY_ATTEMPT_MS,
-            )
-            found: InitProducerIdResponse = answer
-            if found.error_code != ErrorCode.NONE:
-                raise ClientError(found.error_message or "refused", code_of(found.error_code))
-        except ClientError as error:
-            code, text = error.code, str(error)
-            self._pump.post(lambda now_ms: self._sender.identity_failed(now_ms, code, text))
-        else:
-            self._sender.identity_given(ProducerIdAndEpoch(found.producer_id, found.producer_epoch))
-            self._pump.run()
+    # --- what happens ---------------------------------------------------------------------------------
 
     def _metadata_changed(self) -> None:
         self._router.metadata_changed(self._cluster.cache, self._cluster.wanted)
         self._pump.post(self._sender.metadata_changed)
+
+    def _write_ledger(self) -> bool:
+        """Write down what is about to be sent; False when the disk refuses."""
+        if self._ledger is None:
+            return True
+        try:
+            self._ledger.write()
+        except DiskError as error:
+            self._ledger_failed(error)
+            return False
+        return True
 
     def _complete(self, effect: Complete) -> None:
         batch = effect.batch
@@ -642,10 +528,6 @@ class Producer:
 
 _GOOD = (DeliveryOutcome.OK, DeliveryOutcome.OK1)
 _ACKS: dict[Acks, int] = {"all": -1, 1: 1, 0: 0}
-
-
-def _code_of_identity(answer: InitProducerIdResponse) -> ErrorCode:
-    return code_of(answer.error_code)
 
 
 def _call(what: str, callback: Callable[[], None]) -> None:

@@ -46,11 +46,9 @@ class ProducerCounters:
         "_refused",
         "_repeated",
         "_unknown",
-        "requests",
     )
 
     def __init__(self) -> None:
-        self.requests = 0
         self._acknowledged = self._refused = self._unknown = 0
         self._batches = self._bytes = self._repeated = 0
         self._delivery_ms_sum = self._delivery_ms_max = 0
@@ -71,7 +69,7 @@ class ProducerCounters:
             if waited_ms > self._delivery_ms_max:
                 self._delivery_ms_max = waited_ms
 
-    def metrics(self, buffered_bytes: int) -> ProducerMetrics:
+    def metrics(self, requests_sent: int, buffered_bytes: int) -> ProducerMetrics:
         """As they are now."""
         return ProducerMetrics(
             records_acknowledged=self._acknowledged,
@@ -79,7 +77,7 @@ class ProducerCounters:
             records_unknown=self._unknown,
             batches_acknowledged=self._batches,
             bytes_acknowledged=self._bytes,
-            requests_sent=self.requests,
+            requests_sent=requests_sent,
             batches_repeated=self._repeated,
             delivery_ms_sum=self._delivery_ms_sum,
             delivery_ms_max=self._delivery_ms_max,

@@ -23,13 +23,13 @@ def test_records_count_by_what_became_of_them() -> None:
         (DeliveryOutcome.INFO, 5),
     ):
         counters.complete(ended(outcome, records=records), now_ms=10)
-    metrics = counters.metrics(buffered_bytes=7)
+    metrics = counters.metrics(requests_sent=6, buffered_bytes=7)
     assert metrics.records_acknowledged == 5
     assert metrics.records_refused == 4
     assert metrics.records_unknown == 5
     assert metrics.batches_acknowledged == 2
     assert metrics.bytes_acknowledged > 0
-    assert metrics.buffered_bytes == 7
+    assert (metrics.requests_sent, metrics.buffered_bytes) == (6, 7)
 
 
 def test_the_time_to_the_acknowledgement_counts_from_the_first_record_of_a_batch() -> None:
@@ -37,7 +37,7 @@ def test_the_time_to_the_acknowledgement_counts_from_the_first_record_of_a_batch
     counters.complete(ended(DeliveryOutcome.OK, created_ms=100), now_ms=130)
     counters.complete(ended(DeliveryOutcome.OK, created_ms=100), now_ms=110)
     counters.complete(ended(DeliveryOutcome.FAIL, created_ms=0), now_ms=900)
-    metrics = counters.metrics(0)
+    metrics = counters.metrics(0, 0)
     assert (metrics.delivery_ms_sum, metrics.delivery_ms_max) == (40, 30)
 
 
@@ -45,4 +45,4 @@ def test_only_further_attempts_are_repetitions() -> None:
     counters = ProducerCounters()
     for attempts in (0, 1, 3):
         counters.complete(ended(DeliveryOutcome.INFO, attempts=attempts), now_ms=0)
-    assert counters.metrics(0).batches_repeated == 2
+    assert counters.metrics(0, 0).batches_repeated == 2
