@@ -1,12 +1,12 @@
-"""The consumer: records out of assigned partitions, in order. Carries out what `client.core.fetcher` decides.
+"""The consumer: records out of assigned partitions, in order. `client.core.fetcher` decides what is fetched,
+`client.core.fetch_collector` what is handed out.
 
-Owns what is read, and what was decoded and not handed out. Fetches ahead of the application within bounds, by
+Owns the pump and who waits for records. Fetches ahead of the application within bounds, by
 `client.fetch_work`. `client.group_session` is its place in a group. docs/client.md is for applications.
 """
 
 import asyncio
 import re
-from collections import deque
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Literal
@@ -14,10 +14,10 @@ from typing import Literal
 from holdfast.client.cluster_client import ClusterClient
 from holdfast.client.core.backoff import Backoff
 from holdfast.client.core.config import ConsumerConfig
-from holdfast.client.core.consumer_records import ConsumerRecord, corrupt, decoded_records
-from holdfast.client.core.decoding import is_whole
+from holdfast.client.core.consumer_records import ConsumerRecord
 from holdfast.client.core.effects import Call, take
 from holdfast.client.core.errors import ClientError
+from holdfast.client.core.fetch_collector import FetchCollector
 from holdfast.client.core.fetcher import Fetcher
 from holdfast.client.core.fetcher_effects import Effect, FetchedBatch, ResetPolicy
 from holdfast.client.core.groups.effects import MemberConfig, Position
@@ -35,8 +35,6 @@ from holdfast.runtime.pump import Pump
 from holdfast.runtime.tasks import fail_node
 
 OFFSET_MAX = (1 << 63) - 1
-
-
 #: Records that `async for` gives in one turn of the event loop at most.
 _RECORDS_PER_TURN = 500
 
@@ -155,8 +153,9 @@ class Consumer:
             config.metadata_max_age_ms,
         )
         self._fetcher = Fetcher(config.for_fetcher(), self._cluster.cache)
-        #: decoded and not handed out, all of one batch
-        self._decoded: deque[ConsumerRecord] = deque()
+        self._collector = FetchCollector(
+            self._fetcher, self._cluster.cache, config.unpacked_bytes_max, check_crcs=config.check_crcs
+        )
         self._pump: Pump[Call[Effect], Effect] = Pump(
             runtime.clock,
             take,
@@ -179,17 +178,19 @@ class Consumer:
         self._group: GroupSession | None = None
         if member is not None:
             self._group = GroupSession(
-                runtime, self._cluster, member, self._place, self._positions, self._attend, self._break_down
+                runtime,
+                self._cluster,
+                member,
+                self._place,
+                self._collector.positions,
+                self._attend,
+                self._break_down,
             )
         #: the group has something to settle before the next record is handed out
         self._has_group_work = False
-        #: members: what was handed out since the application last asked, and the record of `async for`
-        self._unhandled: dict[TopicPartition, int] = {}
-        self._in_hand: ConsumerRecord | None = None
         self._waiter: asyncio.Future[None] | None = None
         self._is_started = False
         self._is_closed = False
-        self._records = self._batches = self._bytes = 0
 
     # --- life -----------------------------------------------------------------------------------------
 
@@ -210,7 +211,7 @@ class Consumer:
     async def close(self) -> None:
         """End all connections. Positions and what was fetched ahead are gone. A member commits what was
         handed out, unless the application does, and leaves its group."""
-        await self._close(self._positions())
+        await self._close(self._collector.positions())
 
     async def _close(self, positions: dict[TopicPartition, Position]) -> None:
         try:
@@ -239,7 +240,7 @@ class Consumer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         # After an error what the application was at is not done: it is read again.
-        await self._close(self._positions() if error is None else self._handled())
+        await self._close(self._collector.positions() if error is None else self._collector.handled())
 
     # --- what to read ---------------------------------------------------------------------------------
 
@@ -276,8 +277,7 @@ class Consumer:
         for topic in names:
             self._cluster.wanted.use(topic, now_ms)
         self._first_topics = ()
-        if self._decoded and self._decoded[0].topic not in names:
-            self._decoded.clear()
+        self._collector.keep_topics(names)
         self._fetcher.subscribe(names, now_ms)
         self._cluster.refresh()
 
@@ -296,8 +296,7 @@ class Consumer:
         for topic, _ in wanted:
             self._cluster.wanted.use(topic, self._clock.now_ms())
         self._first_topics = ()
-        if self._decoded and TopicPartition(*self._decoded[0][:2]) not in wanted:
-            self._decoded.clear()
+        self._collector.keep(wanted)
         self._fetcher.assign(wanted)
         if isinstance(partitions, Mapping):
             for partition, start in partitions.items():
@@ -316,7 +315,7 @@ class Consumer:
         """Go on at `offset`, which need not exist. Raises: KeyError for a partition that is not assigned."""
         if not 0 <= offset <= OFFSET_MAX:
             raise ValueError(f"offset {offset}: expected 0 to {OFFSET_MAX}")
-        self._forget_decoded(TopicPartition(*partition))
+        self._collector.forget(TopicPartition(*partition))
         self._fetcher.seek(TopicPartition(*partition), offset)
 
     def seek_to_beginning(self, *partitions: tuple[str, int]) -> None:
@@ -329,21 +328,15 @@ class Consumer:
 
     def _seek_to(self, end: ResetPolicy, partitions: tuple[tuple[str, int], ...]) -> None:
         for partition in partitions or tuple(self._fetcher.parts):
-            self._forget_decoded(TopicPartition(*partition))
+            self._collector.forget(TopicPartition(*partition))
             self._fetcher.seek_to(TopicPartition(*partition), end)
-
-    def _forget_decoded(self, partition: TopicPartition) -> None:
-        if self._decoded and self._decoded[0][:2] == partition:
-            self._decoded.clear()
 
     def position(self, partition: tuple[str, int]) -> int | None:
         """Offset of the next record that a poll or `async for` gives; None until it was looked up.
 
         Raises: KeyError for a partition that is not assigned.
         """
-        if self._decoded and self._decoded[0][:2] == TopicPartition(*partition):
-            return self._decoded[0].offset
-        return self._fetcher.parts[TopicPartition(*partition)].position
+        return self._collector.position(TopicPartition(*partition))
 
     def high_watermark(self, partition: tuple[str, int]) -> int:
         """Highest high watermark heard of, -1 for none. Raises: KeyError for one that is not assigned."""
@@ -361,9 +354,9 @@ class Consumer:
             position, end = self.position(partition), self.high_watermark(partition)
             lag[partition] = None if position is None or end < 0 else max(0, end - position)
         return ConsumerMetrics(
-            records_read=self._records,
-            batches_read=self._batches,
-            bytes_read=self._bytes,
+            records_read=self._collector.records,
+            batches_read=self._collector.batches,
+            bytes_read=self._collector.bytes,
             requests_sent=self._work.request_count,
             buffered_bytes=self._fetcher.buffered_bytes,
             lag=lag,
@@ -378,16 +371,17 @@ class Consumer:
         """
         closes = not self._is_started
         given = 0
+        collector, decoded = self._collector, self._collector.decoded
         try:
             await self.start()
             while True:
                 await self._settle()
-                if self._decoded:
+                if decoded:
                     self._end_poll()
-                while self._decoded:
+                while decoded:
                     given += 1
-                    self._in_hand = self._decoded.popleft()
-                    yield self._in_hand
+                    record = collector.in_hand = decoded.popleft()
+                    yield record
                     if self._has_group_work:
                         break
                     if given >= _RECORDS_PER_TURN:
@@ -395,9 +389,7 @@ class Consumer:
                         await NEXT_TURN  # others have their turn, and may cancel this
                 if self._has_group_work:
                     continue
-                decoded = self._take_decoded(may_raise=True)
-                if decoded is not None:
-                    self._decoded.extend(decoded)
+                if collector.decode():
                     continue
                 self._pump.run()
                 await self._more(None)
@@ -405,7 +397,7 @@ class Consumer:
         except BaseException:  # also when the loop over it is left
             self._end_poll()
             if closes:
-                await self._close(self._handled())
+                await self._close(self._collector.handled())
             raise
 
     @ends_poll
@@ -416,24 +408,9 @@ class Consumer:
         """
         assert max_records > 0
         deadline_ms = self._clock.now_ms() + timeout_ms
-        records: list[ConsumerRecord] = []
         while True:
             await self._settle()
-            while len(records) < max_records:
-                if not self._decoded:
-                    decoded = self._take_decoded(may_raise=not records)
-                    if decoded is None:
-                        break
-                    self._decoded.extend(decoded)
-                    continue
-                if self._group is not None:
-                    self._unhandled.setdefault(TopicPartition(*self._decoded[0][:2]), self._decoded[0].offset)
-                missing = max_records - len(records)
-                if len(self._decoded) <= missing:
-                    records += self._decoded
-                    self._decoded.clear()
-                else:
-                    records += [self._decoded.popleft() for _ in range(missing)]
+            records = self._collector.take_records(max_records)
             self._pump.run()
             if records or not await self._more(deadline_ms):
                 self._end_poll()
@@ -445,46 +422,15 @@ class Consumer:
 
         A batch may begin below its `start_offset`. Raises as `poll`, with which it must not be mixed.
         """
-        assert not self._decoded, "poll and poll_batches do not mix"
+        assert not self._collector.decoded, "poll and poll_batches do not mix"
         deadline_ms = self._clock.now_ms() + timeout_ms
         while True:
             await self._settle()
-            batches: list[FetchedBatch] = []
-            size = 0
-            while size < max_bytes and (batch := self._fetcher.take(may_raise=not batches)) is not None:
-                if self.config.check_crcs and not is_whole(batch.data):
-                    self._fetcher.put_back(batch)  # never past it: the next poll fetches it again
-                    if not batches:
-                        raise corrupt(batch, "its crc does not match")
-                    break
-                self._unhandled.setdefault(TopicPartition(batch.topic, batch.partition), batch.start_offset)
-                batches.append(batch)
-                size += len(batch.data)
-                self._batches += 1
-                self._bytes += len(batch.data)
-                span = batch.header.next_offset - batch.start_offset
-                self._records += min(span, batch.header.record_count)  # fewer in a compacted topic
+            batches = self._collector.take_batches(max_bytes)
             self._pump.run()
             if batches or not await self._more(deadline_ms):
                 self._end_poll()
                 return batches
-
-    def _take_decoded(self, *, may_raise: bool) -> list[ConsumerRecord] | None:
-        # An error waits until what was read before it has been handed out.
-        batch = self._fetcher.take(may_raise=may_raise)
-        if batch is None:
-            return None
-        try:
-            records = decoded_records(batch, self.config.unpacked_bytes_max, check_crc=self.config.check_crcs)
-        except Exception:  # also unforeseen errors: the position is behind the batch already
-            self._fetcher.put_back(batch)
-            if may_raise:
-                raise
-            return None
-        self._batches += 1
-        self._bytes += len(batch.data)
-        self._records += len(records)
-        return records
 
     async def _more(self, deadline_ms: float | None) -> bool:
         """Wait for data; False when the time is over."""
@@ -515,9 +461,8 @@ class Consumer:
 
     async def _settle(self) -> None:
         """The application asks for more, so it has done with what it has: time for commits and rebalances."""
+        self._collector.begin_poll()
         if self._group is not None:
-            self._in_hand = None
-            self._unhandled.clear()
             await self._group.settle()
             self._has_group_work = False
 
@@ -532,8 +477,7 @@ class Consumer:
     def _place(
         self, partitions: tuple[TopicPartition, ...], starts: Mapping[TopicPartition, Position | None]
     ) -> None:
-        if self._decoded and TopicPartition(*self._decoded[0][:2]) not in partitions:
-            self._decoded.clear()
+        self._collector.keep(partitions)
         for topic, _ in partitions:
             self._cluster.wanted.use(topic, self._clock.now_ms())
         self._fetcher.assign(list(partitions), by_group=True)
@@ -541,27 +485,6 @@ class Consumer:
             if start is not None:
                 self._fetcher.place(partition, start.offset, start.leader_epoch)
         self._pump.run()
-
-    def _positions(self) -> dict[TopicPartition, Position]:
-        """How far each partition was handed out."""
-        found: dict[TopicPartition, Position] = {}
-        for one, part in self._fetcher.parts.items():
-            at, view = self.position(one), self._cluster.cache.topic(one.topic)
-            # no broker takes a commit of a topic that is gone, nor the others in the same request
-            if at is not None and view is not None and part.topic_id in (None, view.topic_id):
-                found[one] = Position(at, part.epoch_before(at), part.topic_id)
-        return found
-
-    def _handled(self) -> dict[TopicPartition, Position]:
-        """How far the application has surely come: to what it was given last."""
-        found = self._positions()
-        again = dict(self._unhandled)
-        if self._in_hand is not None:
-            again[TopicPartition(*self._in_hand[:2])] = self._in_hand.offset
-        for one in (one for one in again if one in found):
-            epoch = self._fetcher.parts[one].epoch_before(again[one])
-            found[one] = found[one]._replace(offset=again[one], leader_epoch=epoch)
-        return found
 
     async def commit(
         self, offsets: Mapping[tuple[str, int], int] | None = None, timeout_ms: float = 30_000
@@ -571,7 +494,7 @@ class Consumer:
         Returns when it is acknowledged. Raises: CommitFailed when the group has rebalanced and others may
         have the partitions, ClientError, TimedOut.
         """
-        positions = self._positions()
+        positions = self._collector.positions()
         if offsets is not None:
             positions = {TopicPartition(*partition): Position(at) for partition, at in offsets.items()}
         await self._member.commit(positions, timeout_ms)
