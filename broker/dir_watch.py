@@ -1,8 +1,10 @@
 """Looks at the devices of log dirs: whether they still answer, and how full they are."""
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from holdfast.broker.managed_log import ManagedLog
+from holdfast.metadata.ids import PartitionId
 from holdfast.runtime.api import Clock, Disk, DiskError
 from holdfast.storage.log_dir import LogDir
 from holdfast.storage.watched_disk import WatchedDisk
@@ -38,18 +40,35 @@ class StallWatch:
         self.listener(is_stalled, text if is_stalled else "all log dirs answer")
 
 
-async def measure_space(
-    disk: Disk, dirs: Iterable[LogDir], failed: Callable[[LogDir, DiskError], None]
-) -> None:
-    """Ask how full the device of each dir is; `failed` hears of those that do not say it."""
-    for log_dir in dirs:
-        try:
-            space = await disk.space(log_dir.path)
-        except DiskError as error:
-            failed(log_dir, error)
-            continue
-        if log_dir.space.measured(*space):
-            if log_dir.space.is_low:
-                _log.error("%s", log_dir.space.why_not(log_dir.path))
-            else:
-                _log.info("log dir %s takes records again, %d bytes left", log_dir.path, space.free_bytes)
+class SpaceWatch:
+    """Notices which logs lie in dirs that are short of room."""
+
+    def __init__(self, disk: Disk, failed: Callable[[LogDir, DiskError], None]) -> None:
+        """`failed` hears of dirs that do not say how full they are."""
+        self._disk = disk
+        self._failed = failed
+        #: called with the logs in dirs that are short of room, when they are others than before
+        self.listener: Callable[[frozenset[PartitionId]], None] = lambda keys: None
+        self._short: frozenset[PartitionId] = frozenset()
+
+    async def measure(self, dirs: Sequence[LogDir], logs: Mapping[PartitionId, ManagedLog]) -> None:
+        """Ask how full the device of each online dir is; the listener hears of a change."""
+        for log_dir in dirs:
+            try:
+                space = await self._disk.space(log_dir.path)
+            except DiskError as error:
+                self._failed(log_dir, error)
+                continue
+            if log_dir.space.measured(*space):
+                if log_dir.space.is_low:
+                    _log.error("%s", log_dir.space.why_not(log_dir.path))
+                else:
+                    text = "log dir %s takes records again, %d bytes left"
+                    _log.info(text, log_dir.path, space.free_bytes)
+        short = {log_dir.path for log_dir in dirs if log_dir.is_online and log_dir.space.is_short}
+        keys = frozenset(
+            key for key, managed in (logs.items() if short else ()) if managed.log_dir.path in short
+        )
+        if keys != self._short:
+            self._short = keys
+            self.listener(keys)

@@ -190,7 +190,7 @@ class LogEffects:
             self._log_manager.failed(managed, error)
             return item.key, str(error), 0, False
         managed.log_dir.space.took(len(item.records))
-        await self._log_manager.store_log_start(managed)
+        await self._log_manager.checkpoints.store_log_start(managed)
         return item.key, None, len(item.records), appended.must_flush
 
     async def _has_room(self, key: PartitionId, managed: ManagedLog, size_bytes: int) -> bool:
@@ -244,7 +244,7 @@ class LogEffects:
         while rows := self._ceilings[log_dir]:
             self._ceilings[log_dir] = []
             kept: dict[PartitionId, int] = {row.key: row.offset for row in rows}
-            if await self._log_manager.store_ceilings(log_dir, kept):
+            if await self._log_manager.checkpoints.store_ceilings(log_dir, kept):
                 self._post(CeilingsStored(tuple(rows)))
         del self._ceilings[log_dir]
 
@@ -262,7 +262,7 @@ class LogEffects:
                 self._log_manager.failed(managed, error)
                 return
             managed.log.move_start(effect.offset)
-            if effect.is_stored and await self._log_manager.store_log_start(managed):
+            if effect.is_stored and await self._log_manager.checkpoints.store_log_start(managed):
                 self._post(LogStartStored(effect.key))
 
     def truncate(self, effect: Truncate) -> None:

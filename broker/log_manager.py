@@ -8,10 +8,9 @@ content takes that log out of use and puts its folder aside (`storage.core.fault
 clean-shutdown files are written last of all (R34).
 """
 
-import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -21,9 +20,11 @@ from holdfast.broker.core.events import DamagedReplica
 from holdfast.broker.core.replicas.log_metrics import cleaner_families, scrub_families
 from holdfast.broker.damaged_logs import DamagedLogs, note_of
 from holdfast.broker.dir_tasks import DirTasks
-from holdfast.broker.dir_watch import StallWatch, measure_space
+from holdfast.broker.dir_watch import SpaceWatch, StallWatch
+from holdfast.broker.folder_claims import FolderClaims
 from holdfast.broker.housekeeping import Housekeeping
 from holdfast.broker.interval_flush import IntervalFlush
+from holdfast.broker.log_checkpoints import LogCheckpoints
 from holdfast.broker.log_dirs import LogDirs
 from holdfast.broker.log_loading import LogLoader
 from holdfast.broker.log_stats import log_stats
@@ -43,7 +44,7 @@ from holdfast.storage.core.files import condemned_name, folder_name
 from holdfast.storage.core.flush_stats import FlushStats
 from holdfast.storage.core.scrub_plan import NO_SCRUB, ScrubPace
 from holdfast.storage.log import Log
-from holdfast.storage.log_dir import LogDir, Offsets
+from holdfast.storage.log_dir import LogDir
 from holdfast.storage.meta_properties import LogDirRefused
 from holdfast.storage.quarantine import DamageNote
 from holdfast.storage.serial import Serial
@@ -96,8 +97,7 @@ class LogManager:
         self.logs: dict[PartitionId, Log] = {}
         #: {path of a log dir: logs being created there}
         self._creating: Counter[str] = Counter()
-        #: folders being created or removed; the event is set when that is done
-        self._busy_folders: dict[str, asyncio.Event] = {}
+        self._folders = FolderClaims()
         #: damaged logs whose folder is being put aside, and the folder's name
         self._damaged_names: dict[PartitionId, str] = {}
         self._damaged = DamagedLogs(runtime.disk)
@@ -109,9 +109,14 @@ class LogManager:
         self._offline_listener: Callable[[bytes, Sequence[PartitionId]], None] | None = None
         self._damage_listener: Callable[[PartitionId, str], None] | None = None
         self._aside_listener: Callable[[PartitionId], None] | None = None
-        #: logs in dirs that are short of room, as the listener heard last
-        self._short: frozenset[PartitionId] = frozenset()
-        self._space_listener: Callable[[frozenset[PartitionId]], None] = lambda keys: None
+        self._space = SpaceWatch(runtime.disk, self._dir_failed)
+        self.checkpoints = LogCheckpoints(
+            self._dirs,
+            self._logs_in,
+            self._damaged_names,
+            lambda key: self._high_watermark_of(key),
+            self._dir_failed,
+        )
         self._housekeeping = Housekeeping(runtime)
         tasks = DirTasks(self._housekeeping, self._logs_in, self._dir_failed)
         self._scrubber = Scrubber(runtime, tasks, config.scrub)
@@ -220,11 +225,11 @@ class LogManager:
         self._high_watermark_of = high_watermark_of
         config = self._config
         for name, interval_ms, work in (
-            ("checkpoint logs", config.checkpoint_interval_ms, self.checkpoint_log_offsets),
+            ("checkpoint logs", config.checkpoint_interval_ms, self.checkpoints.store_log_offsets),
             (
                 "checkpoint high watermarks",
                 config.high_watermark_checkpoint_interval_ms,
-                self.checkpoint_high_watermarks,
+                self.checkpoints.store_high_watermarks,
             ),
             ("retention", config.retention_check_interval_ms, self.delete_old_segments),
             ("free space", _SPACE_MS, self.measure_space),
@@ -286,6 +291,10 @@ class LogManager:
         )
         return found + scrub_families(self._scrubber.counts) + cleaner_families(self._cleaner.counts)
 
+    def ceilings(self) -> dict[PartitionId, int]:
+        """Stored ceilings of the open logs (R68)."""
+        return {key: managed.ceiling for key, managed in self._managed.items() if managed.ceiling >= 0}
+
     def dirs(self) -> list[LogDirContent]:
         """Every configured log dir."""
         return [LogDirContent(path, None, error, []) for path, error in self._dirs.absent.items()] + [
@@ -323,7 +332,7 @@ class LogManager:
 
     def on_space(self, listener: Callable[[frozenset[PartitionId]], None]) -> None:
         """Call `listener(keys)` when the logs in dirs that are short of room are others than before."""
-        self._space_listener = listener
+        self._space.listener = listener
 
     # --- create and delete -----------------------------------------------------------------------------
 
@@ -334,15 +343,12 @@ class LogManager:
         the same name still exists.
         """
         partition = TopicPartition(topic, partition_index)
-        await self._claim(folder_name(partition))
-        try:
+        async with self._folders.claim(folder_name(partition)):
             if (known := self._managed.get(PartitionId(topic_id, partition_index))) is not None:
                 return known.log
             await self._check_is_new(folder_name(partition))
             self._dirs.check_some_online()
             return await self._create(partition, topic_id, config)
-        finally:
-            self._busy_folders.pop(folder_name(partition)).set()
 
     async def _check_is_new(self, name: str) -> None:
         """Check that no dir has a folder of this name. A dir that cannot be read fails. Raises:
@@ -381,7 +387,7 @@ class LogManager:
         folder = log_dir.file(folder_name(partition))
         if log_dir.has_rows_of(partition):
             # Rows of a deleted topic with this name: after a crash they would cut or drop the new log.
-            await self._store_checkpoints(log_dir)
+            await self.checkpoints.store_all(log_dir)
         await self._disk.make_folder(folder)
         # Opening the log syncs the folder with this file's name; after a power loss before that it is empty.
         await meta_properties.write_topic_id(self._disk, folder, topic_id)
@@ -408,38 +414,27 @@ class LogManager:
         if managed is None:
             return
         name, log_dir = folder_name(managed.partition), managed.log_dir
-        await self._claim(name)
-        try:
-            self._managed.pop(PartitionId(topic_id, partition_index), None)
-            self.logs.pop(PartitionId(topic_id, partition_index), None)
-            await managed.serial.run(lambda: managed.log.close(False))
-            # The rename frees the name at once; if a stop interrupts the rest, the next start removes it.
-            condemned = log_dir.file(condemned_name(name, self._runtime.random.uuid().hex()))
-            await self._disk.rename(managed.log.folder, condemned)
-            await self._disk.sync_folder(log_dir.path)
-            await self._disk.remove_folder(condemned)
-        except DiskError as error:
-            self._dir_failed(log_dir, error)
-            raise
-        finally:
-            self._busy_folders.pop(name).set()
+        async with self._folders.claim(name):
+            try:
+                self._managed.pop(PartitionId(topic_id, partition_index), None)
+                self.logs.pop(PartitionId(topic_id, partition_index), None)
+                await managed.serial.run(lambda: managed.log.close(False))
+                # The rename frees the name at once; if a stop interrupts the rest, the next start removes it.
+                condemned = log_dir.file(condemned_name(name, self._runtime.random.uuid().hex()))
+                await self._disk.rename(managed.log.folder, condemned)
+                await self._disk.sync_folder(log_dir.path)
+                await self._disk.remove_folder(condemned)
+            except DiskError as error:
+                self._dir_failed(log_dir, error)
+                raise
         _log.info("deleted %s", name)
 
     async def _remove_damaged(self, key: PartitionId) -> None:
         name = self._damaged_names.get(key) or self._damaged.name_of(key)
         if name is None:
             return
-        await self._claim(name)
-        try:
+        async with self._folders.claim(name):
             await self._damaged.remove(key)
-        finally:
-            self._busy_folders.pop(name).set()
-
-    async def _claim(self, name: str) -> None:
-        """Wait until no other task creates or removes this folder, then reserve it."""
-        while (busy := self._busy_folders.get(name)) is not None:
-            await busy.wait()
-        self._busy_folders[name] = asyncio.Event()
 
     def _least_loaded_dir(self) -> LogDir:
         online = self._dirs.online()
@@ -452,94 +447,12 @@ class LogManager:
 
     # --- housekeeping ----------------------------------------------------------------------------------
 
-    async def checkpoint_log_offsets(self) -> None:
-        """Store recovery points and log starts of all dirs (R87)."""
-        for log_dir in self._dirs.online():
-            try:
-                await log_dir.store_log_offsets(partial(self._log_offsets, log_dir))
-            except DiskError as error:
-                self._dir_failed(log_dir, error)
-
-    async def store_log_start(self, managed: ManagedLog) -> bool:
-        """Store durably where a log begins; False when its dir has failed."""
-        start_offset = managed.log.log_start_offset
-        try:
-            await managed.log_dir.share_log_offsets(partial(self._log_offsets, managed.log_dir))
-        except DiskError as error:
-            self.failed(managed, error)
-            return False
-        managed.log.start_stored(start_offset)
-        return True
-
     async def measure_space(self) -> None:
         """Ask how full the device of each dir is."""
-        await measure_space(self._disk, self._dirs.online(), self._dir_failed)
-        short = {log_dir.path for log_dir in self._dirs.online() if log_dir.space.is_short}
-        keys = frozenset(
-            key for key, managed in (self._managed.items() if short else ()) if managed.log_dir.path in short
-        )
-        if keys != self._short:
-            self._short = keys
-            self._space_listener(keys)
+        await self._space.measure(self._dirs.online(), self._managed)
 
     def _logs_in(self, log_dir: LogDir) -> list[tuple[PartitionId, ManagedLog]]:
         return [(key, managed) for key, managed in self._managed.items() if managed.log_dir is log_dir]
-
-    def _log_offsets(self, log_dir: LogDir) -> tuple[Offsets, Offsets]:
-        own = self._logs_in(log_dir)
-        recovery_points: Offsets = {managed.partition: managed.log.flushed_offset for _, managed in own}
-        log_starts: Offsets = {managed.partition: managed.log.log_start_offset for _, managed in own}
-        # Without its row a damaged log that is not put aside yet would look torn after a crash, and be cut.
-        going = set(self._damaged_names.values())
-        for stored, rows in ((log_dir.recovery_points, recovery_points), (log_dir.log_starts, log_starts)):
-            rows.update(
-                {one: offset for one, offset in stored.items() if folder_name(TopicPartition(*one)) in going}
-            )
-        return recovery_points, log_starts
-
-    async def checkpoint_high_watermarks(self) -> None:
-        """Store the high watermarks of all dirs (R87)."""
-        for log_dir in self._dirs.online():
-            try:
-                await log_dir.store_high_watermarks(partial(self._high_watermarks, log_dir))
-            except DiskError as error:
-                self._dir_failed(log_dir, error)
-
-    def _high_watermarks(self, log_dir: LogDir) -> Offsets:
-        offsets: Offsets = {}
-        for key, managed in self._logs_in(log_dir):
-            high_watermark = self._high_watermark_of(key)
-            if high_watermark is None:
-                high_watermark = log_dir.high_watermarks.get(managed.partition, 0)
-            offsets[managed.partition] = high_watermark
-        return offsets
-
-    def ceilings(self) -> dict[PartitionId, int]:
-        """Stored ceilings of the open logs (R68)."""
-        return {key: managed.ceiling for key, managed in self._managed.items() if managed.ceiling >= 0}
-
-    async def store_ceilings(self, log_dir: LogDir, rows: Mapping[PartitionId, int]) -> bool:
-        """Store ceilings of logs in a dir durably (R68); False when the dir has failed."""
-        if log_dir.is_online:
-            try:
-                await log_dir.store_ceilings(partial(self._ceilings, log_dir, rows))
-            except DiskError as error:
-                self._dir_failed(log_dir, error)
-        return log_dir.is_online
-
-    def _ceilings(self, log_dir: LogDir, rows: Mapping[PartitionId, int]) -> Offsets:
-        offsets: Offsets = {}
-        for key, managed in self._logs_in(log_dir):
-            ceiling = rows.get(key, managed.ceiling)
-            if ceiling >= 0:
-                offsets[managed.partition] = ceiling
-        return offsets
-
-    async def _store_checkpoints(self, log_dir: LogDir) -> None:
-        """Store all rows as they are now, without partitions that are gone. Raises: DiskError."""
-        await log_dir.store_log_offsets(partial(self._log_offsets, log_dir))
-        await log_dir.store_high_watermarks(partial(self._high_watermarks, log_dir))
-        await log_dir.store_ceilings(partial(self._ceilings, log_dir, {}))
 
     async def delete_old_segments(self) -> None:
         """Apply retention to all logs once."""
@@ -581,17 +494,16 @@ class LogManager:
     async def _put_aside(self, key: PartitionId, managed: ManagedLog, note: DamageNote) -> None:
         """Close a damaged log and get its folder out of the way."""
         name = folder_name(managed.partition)
-        await self._claim(name)
-        try:
-            await managed.serial.run(lambda: managed.log.close(False))
-            await self._damaged.put_aside(managed.log_dir, note)
-            if self._aside_listener is not None:
-                self._aside_listener(key)
-        except DiskError as error:
-            self._dir_failed(managed.log_dir, error)
-        finally:
-            del self._damaged_names[key]
-            self._busy_folders.pop(name).set()
+        async with self._folders.claim(name):
+            try:
+                await managed.serial.run(lambda: managed.log.close(False))
+                await self._damaged.put_aside(managed.log_dir, note)
+                if self._aside_listener is not None:
+                    self._aside_listener(key)
+            except DiskError as error:
+                self._dir_failed(managed.log_dir, error)
+            finally:
+                del self._damaged_names[key]
 
     def _dir_failed(self, log_dir: LogDir, error: DiskError) -> None:
         """Take a dir offline, once; the node ends with the last one (A-20)."""
@@ -620,13 +532,12 @@ class LogManager:
         """
         self._is_closing = True  # tasks that still wait for a log find none
         await self._housekeeping.stop()
-        for busy in list(self._busy_folders.values()):
-            await busy.wait()
+        await self._folders.wait()
         works = [partial(self._close_log, managed) for _, managed in sorted(self._managed.items())]
         await in_parallel(self._runtime.tasks, "close logs", works, CONCURRENCY)
         if self._is_loaded:  # else the stored rows are of logs that this process has not opened
-            await self.checkpoint_log_offsets()
-            await self.checkpoint_high_watermarks()
+            await self.checkpoints.store_log_offsets()
+            await self.checkpoints.store_high_watermarks()
         # R34: also when a clean start did not load everything: logs that were not opened are unchanged.
         if broker_epoch is not None:
             await self.note_registration(broker_epoch)

@@ -5,7 +5,7 @@ Owns wrong functions only; each docstring says which rule is gone.
 
 from typing import Any
 
-from holdfast.broker.log_manager import LogManager
+from holdfast.broker.log_checkpoints import LogCheckpoints
 from holdfast.runtime.api import DiskError
 from holdfast.sim.mutants.mutant import Changes, Patch, Setting, mutant, replacing
 from holdfast.sim.mutants.replication import DIVERGING, POWER
@@ -161,7 +161,7 @@ async def recovered_not_durable(
 @mutant(breaks="R87", by="A-22 I-10 G-3", setting=TORN, killed_by="R87@24")
 def recovery_point_at_log_end() -> Changes:
     """The recovery point is the log end, flushed or not."""
-    return patch(LogManager, "_log_offsets", "managed.log.flushed_offset", "managed.log.log_end_offset")
+    return patch(LogCheckpoints, "_log_offsets", "managed.log.flushed_offset", "managed.log.log_end_offset")
 
 
 # --- truncation and epochs ---------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ Owns wrong functions only; each docstring says which rule is gone.
 
 from holdfast.broker.core.registration.controller_link import ControllerLink
 from holdfast.broker.core.requests import producer_ids as broker_ids
-from holdfast.broker.log_manager import LogManager
+from holdfast.broker.log_checkpoints import LogCheckpoints
 from holdfast.sim.mutants.mutant import Changes, Setting, mutant
 from holdfast.sim.mutants.shutdown import STOPPED
 from holdfast.sim.mutants.source_patch import begin
@@ -26,7 +26,7 @@ NEW_TOPICS = Setting(
 @mutant(breaks="F6", by="F6", setting=STOPPED, killed_by="F6@1")
 def high_watermarks_not_stored() -> Changes:
     """High watermarks are not stored, at the stop neither."""
-    return begin(LogManager, "checkpoint_high_watermarks", "return")
+    return begin(LogCheckpoints, "store_high_watermarks", "return")
 
 
 @mutant(breaks="A-21, D4", by="A-21", setting=NEW_TOPICS, killed_by="A-21@1")

@@ -107,7 +107,7 @@ async def test_damage_met_at_a_start_costs_one_replica_which_heals(
 ) -> None:
     hit = await where(cluster, role)
     await hit.node.log_manager.logs[PartitionId(cluster.topic_id, 0)].flush()
-    await hit.node.log_manager.checkpoint_log_offsets()
+    await hit.node.log_manager.checkpoints.store_log_offsets()
     await (hit.stop() if stop == "clean" else hit.kill())
     name, change = AT_THE_START[damage]
     hit.disk.rot(f"{FOLDER}/{name}", change)

@@ -302,7 +302,7 @@ async def test_of_a_replica_in_two_log_dirs_only_the_true_one_is_used(case: str)
     """It need not be the longer one; what is not used is put aside."""
     is_later, is_known, expected = COPIES[case]
     process, disk = await broker_with_two_logs()
-    await process.manager.checkpoint_log_offsets()
+    await process.manager.checkpoints.store_log_offsets()
     epochs = {"/a": 9, "/b": 5 if is_later else 9}
     await process.kill(disk)
     for path, epoch in epochs.items():
@@ -364,8 +364,8 @@ async def test_a_topic_of_the_same_name_inherits_no_checkpoint(was_deletion_cut_
     write(process, PartitionId(TOPIC, 0), 5)
     await log.flush()
     process.high_watermarks[PartitionId(TOPIC, 0)] = 40
-    await process.manager.checkpoint_log_offsets()
-    await process.manager.checkpoint_high_watermarks()
+    await process.manager.checkpoints.store_log_offsets()
+    await process.manager.checkpoints.store_high_watermarks()
     await process.manager.delete(TOPIC, 0)
     if was_deletion_cut_short:
         await process.kill(disk, loses_power=True)
@@ -419,7 +419,7 @@ async def test_logs_that_find_no_handle_at_a_start_are_loaded_when_there_is_one(
     process, disk = await broker_with_two_logs()
     for log in process.manager.logs.values():
         await log.flush()
-    await process.manager.checkpoint_log_offsets()
+    await process.manager.checkpoints.store_log_offsets()
     if stop == "clean":
         await process.manager.close(41)
     await process.kill(disk)
@@ -524,7 +524,7 @@ async def test_what_lies_behind_the_recovery_point_is_read_again_in_every_segmen
     key = PartitionId(TOPIC, 0)
     log = process.manager.logs[key]
     await log.flush()
-    await process.manager.checkpoint_log_offsets()
+    await process.manager.checkpoints.store_log_offsets()
     while len(log.segments) < 4:
         if log.needs_roll(100):
             await process.manager.serial(key).run(log.roll)
@@ -548,7 +548,7 @@ async def test_a_recovery_point_never_outlives_a_truncation_below_it() -> None:
     key = PartitionId(TOPIC, 1)
     log = process.manager.logs[key]
     await log.flush()
-    await process.manager.checkpoint_log_offsets()
+    await process.manager.checkpoints.store_log_offsets()
     await process.manager.serial(key).run(lambda: log.truncate_to(2))
     process.manager.logs[key].append_as_leader(batch(6), 2)
     text = disk.durable_bytes("/b/recovery-point-offset-checkpoint")
@@ -559,7 +559,7 @@ async def test_a_recovery_point_never_outlives_a_truncation_below_it() -> None:
 async def test_a_recovery_point_never_outlives_what_a_damaged_disk_lost() -> None:
     process, disk = await broker_with_two_logs()
     await process.manager.logs[PartitionId(TOPIC, 1)].flush()
-    await process.manager.checkpoint_log_offsets()
+    await process.manager.checkpoints.store_log_offsets()
     await process.kill(disk)
     file = await disk.open("/b/topic-1/00000000000000000000.log", create=False)
     await file.truncate(file.size // 4 * 3)  # without its last batch
@@ -575,8 +575,8 @@ async def test_a_stop_while_logs_are_loaded_leaves_the_checkpoints_as_they_are()
     process, disk = await broker_with_two_logs()
     await process.manager.logs[PartitionId(TOPIC, 0)].flush()
     process.high_watermarks[PartitionId(TOPIC, 0)] = 4
-    await process.manager.checkpoint_log_offsets()
-    await process.manager.checkpoint_high_watermarks()
+    await process.manager.checkpoints.store_log_offsets()
+    await process.manager.checkpoints.store_high_watermarks()
     for turns in range(0, 60, 5):
         await process.kill(disk)
         process = Process(disk)
@@ -613,7 +613,7 @@ async def test_ceilings_outlive_a_power_loss() -> None:
     managed = process.manager.managed(PartitionId(TOPIC, 0))
     assert managed is not None
     assert managed.ceiling == -1
-    assert await process.manager.store_ceilings(managed.log_dir, {PartitionId(TOPIC, 0): 70})
+    assert await process.manager.checkpoints.store_ceilings(managed.log_dir, {PartitionId(TOPIC, 0): 70})
     await process.kill(disk, loses_power=True)
     process = Process(disk)
     await process.start()
@@ -627,14 +627,14 @@ async def test_a_ceiling_of_a_topic_that_was_deleted_is_none_of_the_next_of_that
     await process.manager.create("topic", TOPIC, 0, SMALL)
     before = process.manager.managed(PartitionId(TOPIC, 0))
     assert before is not None
-    assert await process.manager.store_ceilings(before.log_dir, {PartitionId(TOPIC, 0): 70})
+    assert await process.manager.checkpoints.store_ceilings(before.log_dir, {PartitionId(TOPIC, 0): 70})
     assert before.ceiling == 70
     await process.manager.delete(TOPIC, 0)
     await process.manager.create("topic", OTHER, 0, SMALL)
     managed = process.manager.managed(PartitionId(OTHER, 0))
     assert managed is not None
     assert managed.ceiling == -1
-    assert await process.manager.store_ceilings(managed.log_dir, {PartitionId(TOPIC, 0): 70})
+    assert await process.manager.checkpoints.store_ceilings(managed.log_dir, {PartitionId(TOPIC, 0): 70})
     assert managed.ceiling == -1
 
 
@@ -798,17 +798,17 @@ async def test_checkpoints_of_a_dir_that_fails_meanwhile_stay_as_they_are() -> N
     """A-20: it has no logs any more, and its files must not say so."""
     process, disk = await broker_with_two_logs()
     process.high_watermarks.update({PartitionId(TOPIC, 0): 6, PartitionId(TOPIC, 1): 4})
-    await process.manager.checkpoint_high_watermarks()
+    await process.manager.checkpoints.store_high_watermarks()
     managed = process.manager.managed(PartitionId(TOPIC, 1))
     assert managed is not None
-    assert await process.manager.store_ceilings(managed.log_dir, {PartitionId(TOPIC, 1): 1000})
+    assert await process.manager.checkpoints.store_ceilings(managed.log_dir, {PartitionId(TOPIC, 1): 1000})
     path = managed.log_dir.file(HIGH_WATERMARK_CHECKPOINT)
     assert await read_offsets(disk, path) == {("topic", 1): 4}
     disk.fail("rename", "/b/recovery-point-offset-checkpoint.tmp")
     await managed.log.flush()
     await asyncio.gather(
-        process.manager.checkpoint_log_offsets(),
-        process.manager.checkpoint_high_watermarks(),
+        process.manager.checkpoints.store_log_offsets(),
+        process.manager.checkpoints.store_high_watermarks(),
     )
     assert not managed.log_dir.is_online
     assert await read_offsets(disk, path) == {("topic", 1): 4}
