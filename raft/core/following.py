@@ -39,7 +39,7 @@ def send_fetch(member: Member) -> None:
     fetcher, config, role = member.fetcher, member.config, member.role
     if not may_fetch(member) or member.now_ms < fetcher.ready_at_ms:
         return
-    target_id = fetcher.choose(role.leader_id if isinstance(role, Follower) else None, member.is_voter)
+    target_id = fetcher.choose(role.leader_id if isinstance(role, Follower) else None, member.voters.is_voter)
     if target_id is None:
         return
     if member.download is not None and isinstance(role, Follower) and target_id == role.leader_id:
@@ -49,7 +49,7 @@ def send_fetch(member: Member) -> None:
         return
     # After a failure the answer that was lost may have had a new high watermark: then do not wait for more.
     may_wait = isinstance(role, Follower) and role.has_fetched and not fetcher.is_retry
-    request = answers.fetch_request(config, member.state, member.shape, may_wait, member.names_voters)
+    request = answers.fetch_request(config, member.state, member.shape, may_wait, member.voters.are_named)
     fetcher.sent(member.send(target_id, request, config.fetch_timeout_ms), target_id)
 
 
@@ -59,7 +59,7 @@ def fetch_failed(member: Member, failure: CallFailure) -> None:
     member.fetcher.failed(member.now_ms)
     if isinstance(role, Follower) and target_id == role.leader_id and failure is CallFailure.REFUSED:
         # The connection is closed and the port refuses new ones: the leader's process is gone (D9).
-        member.leader_gone(member.ranked_delay_ms(role.leader_id))
+        member.leader_gone(member.elections.delay_after_ms(role.leader_id))
 
 
 def fetch_answered(member: Member, response: FetchResponse) -> None:
@@ -78,7 +78,7 @@ def fetch_answered(member: Member, response: FetchResponse) -> None:
         member.note(f"voter {answered_by} refused a fetch of this node: {response.error_message}")
         member.fetcher.failed(member.now_ms)
         return
-    member.addresses.told_of(row.leader_id, response.leader_endpoint)
+    member.voters.addresses.told_of(row.leader_id, response.leader_endpoint)
     is_own = row.error_code == ErrorCode.NONE and row.leader_id == answered_by
     if (
         member.learn(row.leader_epoch, row.leader_id, is_leaders_own=is_own)
@@ -91,7 +91,7 @@ def fetch_answered(member: Member, response: FetchResponse) -> None:
         member.fetcher.failed(member.now_ms)
         if is_from_leader and row.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
             # The leader itself answers that it no longer leads; it never will again in this epoch (K3).
-            member.leader_gone(member.ranked_delay_ms(answered_by))
+            member.leader_gone(member.elections.delay_after_ms(answered_by))
         return
     if not is_from_leader or row.leader_epoch != asked_epoch:
         member.note(
@@ -138,8 +138,7 @@ def _truncate(member: Member, end_offset: int) -> None:
     )
     member.note(f"cutting the log from {shape.log_end_offset} to {end_offset}: the leader's differs there")
     shape.truncate_to(end_offset)
-    member.directories.truncate_to(end_offset)
-    member.sets.truncate_to(end_offset)
+    member.voters.truncate_to(end_offset)
     member.see_voters()
     member.is_truncating = True
     member.out.append(Truncate(end_offset))
@@ -173,7 +172,7 @@ def piece_answered(member: Member, response: FetchSnapshotResponse) -> None:
         member.download = None
         member.fetcher.failed(member.now_ms)
         if is_from_leader and response.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
-            member.leader_gone(member.ranked_delay_ms(answered_by))
+            member.leader_gone(member.elections.delay_after_ms(answered_by))
         return
     end = download.position + len(response.data)
     if response.position != download.position or not download.position < end <= response.size:

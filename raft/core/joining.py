@@ -16,10 +16,10 @@ ANSWER_WAIT_MS = 10_000
 def due_ms(member: Member) -> int | None:
     """When to ask; None where it need not, or cannot now."""
     config, role = member.config, member.role
-    if config.joins_as is None or member.join_request_id is not None or not member.names_voters:
+    if config.joins_as is None or member.join_request_id is not None or not member.voters.are_named:
         return None
     # One whose id another directory has is refused as long as that one is a voter: a human decides.
-    if config.node_id in member.voter_ids or not member.has_caught_up:
+    if config.node_id in member.voters.ids or not member.has_caught_up:
         return None
     is_led = isinstance(role, Follower) and role.has_fetched and not role.is_leader_gone
     return member.join_at_ms if is_led else None

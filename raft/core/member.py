@@ -1,14 +1,15 @@
 """The state of one member of the quorum, and every transition between roles (K1).
 
 Owns role, epoch, vote, leader, log shape and high watermark, and the list of effects being built.
-`raft.core.node` dispatches events and keeps the timers, `raft.core.serving` answers peers,
-`raft.core.following` fetches; they change this state only through the methods here.
+`raft.core.voters` knows who votes, `raft.core.election_times` when this member runs. `raft.core.node`
+dispatches events and keeps the timers, `raft.core.serving` answers peers, `raft.core.following` fetches; they
+change this state only through the methods here.
 """
 
 from dataclasses import dataclass
 
 from holdfast.protocol.errors import ErrorCode
-from holdfast.raft.core import answers, election
+from holdfast.raft.core import answers
 from holdfast.raft.core.config import BATCH_MAX_BYTES, RaftConfig
 from holdfast.raft.core.control_records import (
     LeaderChangeRecord,
@@ -35,16 +36,17 @@ from holdfast.raft.core.effects import (
     Send,
     VotersWanted,
 )
+from holdfast.raft.core.election_times import ElectionTimes
 from holdfast.raft.core.fetcher import Fetcher
 from holdfast.raft.core.leadership import Leader, VoterChange
 from holdfast.raft.core.log_shape import LogShape
 from holdfast.raft.core.quorum import START_ANEW, BadQuorumState, QuorumState, Votes
 from holdfast.raft.core.roles import LEGAL_MOVES, Candidate, Follower, Prospective, Resigned, Role, Unattached
 from holdfast.raft.core.snapshot_format import SnapshotId
-from holdfast.raft.core.voter_addresses import VoterAddresses
 from holdfast.raft.core.voter_calls import VoterCalls
 from holdfast.raft.core.voter_directories import VoterDirectories
 from holdfast.raft.core.voter_sets import VoterSets
+from holdfast.raft.core.voters import Voters
 from holdfast.runtime.api import Random
 from holdfast.runtime.stats import Level, LogLine
 
@@ -82,13 +84,11 @@ class Snapshot:
     last_epoch: int
 
 
-def _check_may_not_know(
-    config: RaftConfig, state: QuorumState, shape: LogShape, voter_ids: tuple[int, ...]
-) -> None:
+def _check_may_not_know(config: RaftConfig, state: QuorumState, shape: LogShape, voters: Voters) -> None:
     """Refuse to start a voter whose log is ahead of its quorum-state file. A voter has its epoch on disk
     before its first record (Q-9), so the file was lost, and with it a vote given in this epoch or a later one
     (K5). An observer never votes, and a sole voter appends before its state is written."""
-    if config.is_voter and voter_ids != (config.node_id,):
+    if config.is_voter and not voters.is_alone:
         raise BadQuorumState(
             f"quorum-state in {config.folder} is missing or older than the log beside it (it knows epoch "
             f"{state.raft_epoch}, the log ends in epoch {shape.last_epoch}), so this voter no longer knows "
@@ -113,26 +113,16 @@ class Member:
         and `sets`: what it says of the voters; `snapshots`: those that are kept, ascending, whose last one
         the owner has loaded. Raises: BadQuorumState."""
         self.config = config
-        self.random = random
         self.shape = shape
-        self.directories = directories or VoterDirectories()
-        self.sets = sets or VoterSets()
-        self.addresses = VoterAddresses(config.node_id, config.voters)
-        #: the voters' ids, ascending, by the log's end, or by the configuration while the log names none
-        self.voter_ids: tuple[int, ...] = ()
-        #: the same without this node
-        self.other_voters: tuple[int, ...] = ()
-        #: this node, with this directory, is one of them: its vote and its log make a majority
-        self.is_counted = False
-        #: it may run and lead: it is one of them, or was before the last change, which may come to nothing
-        self.is_voter = False
+        self.voters = Voters(config, directories or VoterDirectories(), sets or VoterSets())
+        self.elections = ElectionTimes(config, random, self.voters)
         #: the state that is surely on disk (Q-9)
         self.durable_state = state
         if shape.last_epoch > state.raft_epoch:
             # The log proves an epoch that the file does not have.
-            _check_may_not_know(config, state, shape, self._count_voters())
+            _check_may_not_know(config, state, shape, self.voters)
             state = state.of_epoch(shape.last_epoch)
-        if not self.sets.latest and self._count_voters() == (config.node_id,):
+        if not self.voters.are_named and self.voters.is_alone:
             state = state.admitted()  # no other voter has relied on it
         #: epoch, vote and leader; changed by `_set_state`, and the epoch never falls (Q-6)
         self.state = state
@@ -155,12 +145,6 @@ class Member:
         self._read_voters()
         #: a leader has given its high watermark, and this log holds everything below it
         self.has_caught_up = False
-        #: lost elections in a row; they set the back-off
-        self._failed_elections = 0
-        #: why the owner cannot lead, None if it can; since when, and how often it has led nevertheless (K29)
-        self.cannot_lead: str | None = None
-        self._cannot_lead_since_ms = 0
-        self._idle_terms = 0
         #: a Truncate is under way: no fetches, elections or appends
         self.is_truncating = False
         self.now_ms = 0
@@ -199,80 +183,43 @@ class Member:
 
     # --- voters (K30) ----------------------------------------------------------------------------------
 
-    @property
-    def names_voters(self) -> bool:
-        """The log says which nodes are voters, committed or not; else the configuration does."""
-        return bool(self.sets.latest)
-
-    def _count_voters(self) -> tuple[int, ...]:
-        named = tuple(voter.voter_id for voter in self.sets.latest)
-        return named or tuple(sorted(self.config.voters))
-
     def _read_voters(self) -> None:
-        config, sets = self.config, self.sets
-        self.voter_ids = self._count_voters()
-        self.other_voters = tuple(id for id in self.voter_ids if id != config.node_id)
-        if self.names_voters:
-            self.is_counted = self._is_in(sets.latest)
-            # Who takes itself out, and alone has that on its disk, is needed to bring it to the others.
-            is_open = sets.latest_offset >= self.high_watermark
-            self.is_voter = self.is_counted or (is_open and self._is_in(sets.below(sets.latest_offset)))
-            # Those of the configuration, too, for a log that ends where all whom it names are gone.
-            others = {*self.other_voters, *config.voters} - {config.node_id}
-            self.fetcher.others = tuple(sorted(others))
+        voters = self.voters
+        voters.read(self.state.directory_id, self.high_watermark)
+        self.fetcher.others = voters.to_ask
+        if voters.are_named:
             self._set_state(self.state.of_version(1))
-            if self.is_counted:
+            if voters.is_counted:
                 # The set names the directory: it has lost nothing. Another with this id is another voter.
                 self._set_state(self.state.admitted())
-        else:
-            self.is_voter = self.is_counted = config.is_voter and config.node_id in config.voters
-            self.fetcher.others = config.other_voters
-
-    def _is_in(self, voters: tuple[Voter, ...]) -> bool:
-        key = self.config.node_id, self.state.directory_id
-        return any((voter.voter_id, voter.directory_id) == key for voter in voters)
 
     def see_voters(self) -> None:
         """The log's end has moved: take the voters from there."""
-        was_voter, role = self.is_voter, self.role
+        voters, role = self.voters, self.role
+        was_voter = voters.is_voter
         self._read_voters()
         if isinstance(role, Leader):
-            role.take_voters(self.other_voters, self.is_counted, self.now_ms)
-        elif isinstance(role, Follower) and was_voter != self.is_voter:
+            role.take_voters(voters.others, voters.is_counted, self.now_ms)
+        elif isinstance(role, Follower) and was_voter != voters.is_voter:
             role.deadline_ms = self.fetch_deadline_ms()
-        elif isinstance(role, Unattached) and was_voter != self.is_voter:
-            role.deadline_ms = self._run_deadline_ms() if self.is_voter else None
+        elif isinstance(role, Unattached) and was_voter != voters.is_voter:
+            role.deadline_ms = self.elections.run_ms(self.now_ms) if voters.is_voter else None
 
     def hear(self, offset: int, news: VoterNews) -> None:
         """A control batch at `offset`, behind all others, tells of the voters."""
         if news.directories:
-            self.directories.append(offset, news.directories)
+            self.voters.directories.append(offset, news.directories)
         if news.kraft_version:
             self._set_state(self.state.of_version(1))
         if news.voters:
-            self.sets.append(offset, news.voters)
+            self.voters.sets.append(offset, news.voters)
             self.see_voters()
-
-    def address_of(self, node_id: int) -> tuple[str, int] | None:
-        """Where a voter is reached, or a leader that this log does not name yet, or no more; None when that
-        is not known."""
-        return self.addresses.choose(node_id, self.sets)
-
-    def _keep_leaders_address(self, leader_id: int) -> None:
-        """A log that is cut, or names other voters, may name this leader no more, and it leads on."""
-        address = self.address_of(leader_id)
-        if self.names_voters and address is not None:
-            self.addresses.keep(leader_id, address)
 
     @property
     def leader_endpoint(self) -> str | None:
         """What to tell peers of where the leader is; None while the log names no voters."""
-        address = None if self.leader_id is None else self.address_of(self.leader_id)
-        return f"{address[0]}:{address[1]}" if address is not None and self.names_voters else None
-
-    def may_lead(self, node_id: int) -> bool:
-        """This node can follow that one: it is another voter, or where it is was told."""
-        return node_id in self.other_voters or self.addresses.was_told(node_id)
+        address = None if self.leader_id is None else self.voters.address_of(self.leader_id)
+        return f"{address[0]}:{address[1]}" if address is not None and self.voters.are_named else None
 
     def snapshot(self) -> Snapshot:
         return Snapshot(
@@ -323,43 +270,8 @@ class Member:
 
     # --- deadlines -------------------------------------------------------------------------------------
 
-    def election_deadline_ms(self) -> int:
-        if self._is_alone:
-            return self.now_ms
-        return self.now_ms + election.election_timeout_ms(self.config, self.random)
-
-    @property
-    def _is_alone(self) -> bool:
-        return self.voter_ids == (self.config.node_id,)
-
-    def _run_deadline_ms(self) -> int:
-        """When to ask for pre-votes if no other voter has led before."""
-        if self.cannot_lead is None or self._is_alone:
-            return self.election_deadline_ms()
-        return self.now_ms + election.rest_ms(self.config, self.random, self._idle_terms)
-
     def fetch_deadline_ms(self) -> int | None:
-        return self.now_ms + self.config.fetch_timeout_ms if self.is_voter else None
-
-    def _retry_deadline_ms(self) -> int:
-        if self.cannot_lead is not None:
-            return self._run_deadline_ms()
-        return self.now_ms + election.retry_delay_ms(self.config, self.random, self._failed_elections)
-
-    def hand_over_ms(self) -> int | None:
-        """When this leader, whose owner cannot lead, lets another one lead: after the others had time to
-        fetch its log. None if it does not, or not before a majority has its log: it would win again (K29)."""
-        leader = self.role
-        if self.cannot_lead is None or not isinstance(leader, Leader) or not leader.voters:
-            return None
-        if self.high_watermark <= leader.epoch_start_offset:
-            return None
-        return max(leader.elected_at_ms, self._cannot_lead_since_ms) + self.config.fetch_timeout_ms
-
-    def ranked_delay_ms(self, gone_leader_id: int | None) -> int:
-        """Delay before this voter runs for election after its leader is gone (D9)."""
-        successors = election.successors_of(self.voter_ids, gone_leader_id)
-        return election.ranked_delay_ms(self.config, self.random, successors)
+        return self.now_ms + self.config.fetch_timeout_ms if self.voters.is_voter else None
 
     def calls_to(self, voter_ids: tuple[int, ...]) -> VoterCalls:
         return VoterCalls(voter_ids, self.now_ms, self.config.retry_backoff_ms)
@@ -369,7 +281,7 @@ class Member:
     def _enter(self, role: Role) -> None:
         """Change the role; the only place that does (Q-5)."""
         assert type(role) in LEGAL_MOVES[type(self.role)], f"{self.snapshot()} to {role}"
-        may_vote = self.is_voter or isinstance(role, Resigned)
+        may_vote = self.voters.is_voter or isinstance(role, Resigned)
         assert may_vote or isinstance(role, (Unattached, Follower)), "an observer never runs"
         left, self.role = self.role, role
         if isinstance(left, Leader):
@@ -397,22 +309,22 @@ class Member:
         # Early, since pre-votes disturb no other voter: a cluster that starts as a whole has a leader at
         # once.
         soon_ms = self.now_ms
-        if len(self.voter_ids) > 1:
-            soon_ms += self.ranked_delay_ms(state.leader_id)
+        if len(self.voters.ids) > 1:
+            soon_ms += self.elections.delay_after_ms(state.leader_id)
         if state.leader_id == config.node_id and config.is_voter:
             # Never leads again silently: others may follow a newer leader, and an epoch has one log (N-1).
             self.role = Resigned(self.calls_to(()), soon_ms)
-        elif state.leader_id is not None and state.leader_id in self.voter_ids:
-            self._keep_leaders_address(state.leader_id)
+        elif state.leader_id is not None and state.leader_id in self.voters.ids:
+            self.voters.keep_address_of(state.leader_id)
             self.role = Follower(state.leader_id, self.fetch_deadline_ms())
         else:
-            self.role = Unattached(soon_ms if self.is_voter else None)
+            self.role = Unattached(soon_ms if self.voters.is_voter else None)
 
     def become_unattached(self, raft_epoch: int) -> None:
         """Enter a later epoch without a leader."""
         if raft_epoch != self.state.raft_epoch:
             self._set_state(self.state.of_epoch(raft_epoch))
-        self._enter(Unattached(self._run_deadline_ms() if self.is_voter else None))
+        self._enter(Unattached(self.elections.run_ms(self.now_ms) if self.voters.is_voter else None))
 
     def vote_for(self, candidate_id: int, directory_id: bytes | None) -> None:
         """Vote in this epoch, which has no leader yet."""
@@ -423,8 +335,8 @@ class Member:
     def become_follower(self, raft_epoch: int, leader_id: int) -> None:
         """Follow the leader of this or a later epoch."""
         self._set_state(self.state.of_epoch(raft_epoch, leader_id))
-        self._failed_elections = 0
-        self._keep_leaders_address(leader_id)
+        self.elections.lost_count = 0
+        self.voters.keep_address_of(leader_id)
         self._enter(Follower(leader_id, self.fetch_deadline_ms()))
 
     def become_prospective(self) -> None:
@@ -434,24 +346,24 @@ class Member:
         if isinstance(role, Follower):
             leader_id, is_gone = role.leader_id, role.is_leader_gone
         if isinstance(role, Candidate) and not role.is_backing_off:
-            self._failed_elections += 1
+            self.elections.lost_count += 1
         # A new directory cannot know whether the cluster is new, or only its disk: all voters must say (K8).
         votes = Votes(
-            len(self.voter_ids),
+            len(self.voters.ids),
             config.node_id,
             needs_all=not self.state.is_admitted,
-            counts_own=self.is_counted,
+            counts_own=self.voters.is_counted,
         )
-        calls = self.calls_to(self.other_voters)
-        self._enter(Prospective(leader_id, is_gone, votes, calls, self.election_deadline_ms()))
+        calls = self.calls_to(self.voters.others)
+        self._enter(Prospective(leader_id, is_gone, votes, calls, self.elections.timeout_ms(self.now_ms)))
         if votes.is_won:
             self.become_candidate(votes)
 
     def prospective_lost(self, role: Prospective) -> None:
         """A majority refused the pre-vote, or its time is over (K2)."""
-        self._failed_elections += 1
+        self.elections.lost_count += 1
         if not self.state.is_admitted:
-            others = ", ".join(map(str, self.other_voters))
+            others = ", ".join(map(str, self.voters.others))
             self.note(
                 f"this voter's directory is new, so it waits. In a new cluster: start the voters {others}, "
                 "too, the first election needs all of them. If its disk was lost or replaced: take the new "
@@ -464,7 +376,7 @@ class Member:
         if role.is_leader_gone:
             # The leader is still presumed gone, and the others may not know yet: try again soon.
             follower.is_leader_gone = True
-            follower.deadline_ms = self._retry_deadline_ms()
+            follower.deadline_ms = self.elections.retry_ms(self.now_ms)
         self._enter(follower)
 
     def become_candidate(self, pre_votes: Votes) -> None:
@@ -472,39 +384,39 @@ class Member:
         config, bootstraps = self.config, not self.state.is_admitted
         state = self.state.of_epoch(self.state.raft_epoch + 1)
         self._set_state(state.with_vote(config.node_id, state.directory_id).admitted())
-        votes = Votes(len(self.voter_ids), config.node_id, counts_own=self.is_counted)
+        votes = Votes(len(self.voters.ids), config.node_id, counts_own=self.voters.is_counted)
         votes.directories = dict(pre_votes.directories)
-        calls = self.calls_to(self.other_voters)
-        self._enter(Candidate(votes, calls, self.election_deadline_ms(), bootstraps=bootstraps))
+        calls = self.calls_to(self.voters.others)
+        self._enter(Candidate(votes, calls, self.elections.timeout_ms(self.now_ms), bootstraps=bootstraps))
         if votes.is_won:
             self.become_leader(votes)
 
     def candidate_lost(self, role: Candidate) -> None:
         """A majority refused its vote: wait for the randomised back-off (K2)."""
-        self._failed_elections += 1
+        self.elections.lost_count += 1
         role.is_backing_off = True
-        role.deadline_ms = self._retry_deadline_ms()
+        role.deadline_ms = self.elections.retry_ms(self.now_ms)
         role.calls = self.calls_to(())
 
     def become_leader(self, votes: Votes) -> None:
         """Become the leader of the epoch in which a majority voted for this member."""
         config = self.config
         self._set_state(self.state.of_epoch(self.state.raft_epoch, config.node_id))
-        self._failed_elections = 0
-        begin = self.calls_to(self.other_voters)
-        leader = Leader.elected(self.other_voters, self.shape.log_end_offset, begin, self.now_ms)
-        leader.is_counted = self.is_counted
+        self.elections.lost_count = 0
+        begin = self.calls_to(self.voters.others)
+        leader = Leader.elected(self.voters.others, self.shape.log_end_offset, begin, self.now_ms)
+        leader.is_counted = self.voters.is_counted
         self._enter(leader)
         # Records of older epochs commit only together with one of this epoch (K12).
-        directories = votes.directories | self.directories.known
+        directories = votes.directories | self.voters.directories.known
         if self.state.directory_id is not None:
             directories[config.node_id] = self.state.directory_id
-        if self.names_voters:
-            directories = {voter.voter_id: voter.directory_id for voter in self.sets.latest}
+        if self.voters.are_named:
+            directories = {voter.voter_id: voter.directory_id for voter in self.voters.sets.latest}
         change = LeaderChangeRecord(
-            config.node_id, self.voter_ids, votes.granting_voters, directory_rows(directories)
+            config.node_id, self.voters.ids, votes.granting_voters, directory_rows(directories)
         )
-        self.directories.append(self.shape.log_end_offset, directories)
+        self.voters.directories.append(self.shape.log_end_offset, directories)
         self.append((encode_leader_change(change),), Control.LEADER_CHANGE)
 
     def resign(self, reason: str) -> None:
@@ -512,14 +424,9 @@ class Member:
         leader = self.role
         assert isinstance(leader, Leader), "only a leader can resign"
         self.note(f"resigning as leader of epoch {self.state.raft_epoch}: {reason}")
-        calls = self.calls_to(self.other_voters)
-        if self.cannot_lead is not None:
-            self._idle_terms += 1
-        self._enter(Resigned(calls, self._run_deadline_ms(), leader.successors()))
-
-    def owner_cannot_lead(self, reason: str | None) -> None:
-        """The owner does nothing while this member leads, or can again (K29)."""
-        self.cannot_lead, self._cannot_lead_since_ms, self._idle_terms = reason, self.now_ms, 0
+        calls = self.calls_to(self.voters.others)
+        self.elections.resigned()
+        self._enter(Resigned(calls, self.elections.run_ms(self.now_ms), leader.successors()))
 
     def leader_gone(self, delay_ms: int) -> None:
         """Evidence says that this epoch's leader is gone: do not wait for the fetch timeout (D9). Safe even
@@ -531,8 +438,8 @@ class Member:
         elif isinstance(role, Follower) and role.deadline_ms is not None and not role.is_leader_gone:
             role.is_leader_gone = True
             role.deadline_ms = min(role.deadline_ms, self.now_ms + delay_ms)
-            if self.cannot_lead is not None:
-                role.deadline_ms = self._run_deadline_ms()
+            if self.elections.cannot_lead is not None:
+                role.deadline_ms = self.elections.run_ms(self.now_ms)
 
     def learn(self, raft_epoch: int, leader_id: int, *, is_leaders_own: bool = False) -> bool:
         """Adopt a peer's epoch and leader if they are newer (K3). True when that changed this member's role.
@@ -544,7 +451,7 @@ class Member:
         `is_leaders_own`: that leader itself has served this member. An observer's own state, which may be
         damaged, knows no better.
         """
-        known_leader = leader_id if self.may_lead(leader_id) else None
+        known_leader = leader_id if self.voters.may_lead(leader_id) else None
         if raft_epoch < self.state.raft_epoch:
             return False
         if raft_epoch == self.state.raft_epoch:
@@ -555,7 +462,7 @@ class Member:
                 return False
             if is_other and self.state.leader_id is not None:
                 self.note(f"voter {leader_id} leads epoch {raft_epoch}, and not {self.state.leader_id}")
-        if known_leader is None and not self.is_voter:
+        if known_leader is None and not self.voters.is_voter:
             return False
         if known_leader is None:
             self.become_unattached(raft_epoch)
@@ -569,7 +476,7 @@ class Member:
         assert isinstance(role, Follower), "only a follower has a leader"
         role.has_fetched, role.is_leader_gone = True, False
         role.deadline_ms = self.fetch_deadline_ms()
-        self._failed_elections = 0
+        self.elections.lost_count = 0
         self.fetcher.succeeded()
 
     # --- log -------------------------------------------------------------------------------------------
@@ -587,7 +494,7 @@ class Member:
         that is under way (K30)."""
         leader = self.role
         assert isinstance(leader, Leader), "only the leader appends, in its own epoch (A-15)"
-        directories = self.directories.known | leader.wanted
+        directories = self.voters.directories.known | leader.wanted
         leader.wanted = {}
         record, change, offset = (
             VotersRecord(directory_rows(directories)),
@@ -639,7 +546,7 @@ class Member:
             self.high_watermark = to_offset
             self.out.append(Committed(to_offset))
             self._see_admission()
-            if self.is_voter and not self.is_counted:
+            if self.voters.is_voter and not self.voters.is_counted:
                 self.see_voters()  # the change that took it out may be committed now
 
     def installed(
@@ -650,7 +557,7 @@ class Member:
         self.is_installing, self.download = False, None
         self.snapshots = (id,)
         self.shape.reset_to(id.position)
-        self.directories, self.sets = VoterDirectories(), VoterSets()
+        self.voters.forget()
         self.see_voters()
         self.hear(id.offset - 1, VoterNews(directories, voters=voters))
         self.raise_high_watermark(id.offset)
@@ -663,7 +570,8 @@ class Member:
         state = self.state
         if state.is_admitted or state.directory_id is None:
             return
-        if self.directories.is_named_below(self.high_watermark, self.config.node_id, state.directory_id):
+        named = self.voters.directories
+        if named.is_named_below(self.high_watermark, self.config.node_id, state.directory_id):
             self._set_state(state.admitted())
 
     def not_leader(self, asked_epoch: int | None = None) -> RaftResponse:

@@ -114,17 +114,17 @@ class RaftNode:
 
     def directories_below(self, offset: int) -> dict[int, bytes]:
         """`{voter: directory id}` as the log names them below `offset`."""
-        return self._member.directories.below(offset)
+        return self._member.voters.directories.below(offset)
 
     def voters_below(self, offset: int) -> tuple[Voter, ...]:
         """The voters, by id, as the log names them below `offset`; empty when it leaves that to the
         configuration."""
-        return self._member.sets.below(offset)
+        return self._member.voters.sets.below(offset)
 
     @property
     def voter_ids(self) -> tuple[int, ...]:
         """The voters at the log's end, ascending, committed or not."""
-        return self._member.voter_ids
+        return self._member.voters.ids
 
     @property
     def earlier_voters(self) -> tuple[int, ...]:
@@ -135,11 +135,11 @@ class RaftNode:
 
     def address_of(self, node_id: int) -> tuple[str, int] | None:
         """(host, port) of a voter or a leader, None when it is not known."""
-        return self._member.address_of(node_id)
+        return self._member.voters.address_of(node_id)
 
     def address_missed(self, node_id: int, address: tuple[str, int]) -> bool:
         """No connection to the node was made there. True when another address is tried next."""
-        return self._member.addresses.missed(node_id, address, self._member.sets)
+        return self._member.voters.addresses.missed(node_id, address, self._member.voters.sets)
 
     @property
     def now_ms(self) -> int:
@@ -171,7 +171,7 @@ class RaftNode:
         if isinstance(role, Leader):
             times.append(role.check_quorum_deadline_ms(self._config.check_quorum_timeout_ms))
             times.append(role.next_parked_deadline_ms())
-            times.append(member.hand_over_ms())
+            times.append(member.elections.hand_over_ms(role, member.high_watermark))
             times.append(None if role.change is None else role.change.deadline_ms)
         elif not member.is_log_changing:
             times.append(role.deadline_ms)
@@ -222,7 +222,7 @@ class RaftNode:
                 if isinstance(member.role, Leader):
                     member.resign(reason)
             case CannotLead(reason):
-                member.owner_cannot_lead(reason)
+                member.elections.owner_cannot_lead(reason, member.now_ms)
         return self._finish()
 
     def _finish(self) -> list[Effect]:
@@ -239,11 +239,11 @@ class RaftNode:
         member, role = self._member, self._member.role
         if isinstance(role, Leader):
             deadline_ms = role.check_quorum_deadline_ms(self._config.check_quorum_timeout_ms)
-            hand_over_ms = member.hand_over_ms()
+            hand_over_ms = member.elections.hand_over_ms(role, member.high_watermark)
             if deadline_ms is not None and deadline_ms <= member.now_ms:
                 member.resign("too few voters have fetched for 1.5 times the fetch timeout (K7)")
             elif hand_over_ms is not None and hand_over_ms <= member.now_ms:
-                member.resign(f"another voter should lead (K29): {member.cannot_lead}")
+                member.resign(f"another voter should lead (K29): {member.elections.cannot_lead}")
             else:
                 serving.answer_parked(member, role)
                 serving.answer_added(member, role)
@@ -253,12 +253,14 @@ class RaftNode:
             return
         match role:
             case Unattached() | Follower() | Candidate():
-                if isinstance(role, Follower) and member.cannot_lead is not None and not role.is_leader_gone:
+                cannot_lead = member.elections.cannot_lead is not None
+                if isinstance(role, Follower) and cannot_lead and not role.is_leader_gone:
                     member.leader_gone(0)  # others run first (K29), and need its pre-vote
                 elif member.may_run:
                     member.become_prospective()
                 else:
-                    role.deadline_ms = member.election_deadline_ms()  # a leader of the others calls it (K8)
+                    # a leader of the others calls it (K8)
+                    role.deadline_ms = member.elections.timeout_ms(member.now_ms)
             case Prospective():
                 member.prospective_lost(role)
             case Resigned():
@@ -285,7 +287,7 @@ class RaftNode:
                 return EndQuorumEpochRequest(cluster_id, node_id, epoch, role.preferred_successors)
             case Prospective() | Candidate():
                 last_epoch = max(FIRST_EPOCH, shape.last_epoch)
-                named = self._member.sets.find(voter_id)
+                named = self._member.voters.sets.find(voter_id)
                 is_pre_vote = isinstance(role, Prospective)
                 return VoteRequest(
                     cluster_id,
@@ -358,7 +360,7 @@ class RaftNode:
         """The vote comes from another directory than the log names, or than gave the pre-vote: from a disk
         that does not hold what this voter promised (K8)."""
         asked = role.votes.directories.get(voter_id, response.directory_id)
-        directories = self._member.directories
+        directories = self._member.voters.directories
         if asked == response.directory_id and not directories.is_other(voter_id, response.directory_id):
             return False
         self._member.note(f"voter {voter_id} votes from another directory than before: that counts nothing")

@@ -61,7 +61,7 @@ def _vote(member: Member, token: int, request: VoteRequest) -> None:
     refusal = answers.check_vote(request, member.config, member.state.raft_epoch, kraft_version) or (
         answers.check_named(request.voter_directory_id, member.state)
         if is_named
-        else answers.check_directory(request.candidate_id, request.directory_id, member.directories)
+        else answers.check_directory(request.candidate_id, request.directory_id, member.voters.directories)
     )
     granted = False
     if refusal is None:
@@ -91,28 +91,28 @@ def _vote(member: Member, token: int, request: VoteRequest) -> None:
 def _begin_epoch(member: Member, token: int, request: BeginQuorumEpochRequest) -> None:
     refusal = answers.check_begin(request, member.config, member.state)
     if refusal is None:
-        member.addresses.told_of(request.leader_id, request.leader_endpoint)
-        if member.may_lead(request.leader_id):
+        member.voters.addresses.told_of(request.leader_id, request.leader_endpoint)
+        if member.voters.may_lead(request.leader_id):
             member.learn(request.raft_epoch, request.leader_id)
             assert member.state.leader_id == request.leader_id, "one leader in an epoch (Q-1)"
         else:
-            refusal = answers.not_known(request.leader_id, member.voter_ids)
+            refusal = answers.not_known(request.leader_id, member.voters.ids)
     _answer_epoch(member, token, refusal)
 
 
 def _end_epoch(member: Member, token: int, request: EndQuorumEpochRequest) -> None:
-    refusal = answers.check_end(request, member.config, member.state, member.names_voters)
-    if refusal is None and member.names_voters:
+    refusal = answers.check_end(request, member.config, member.state, member.voters.are_named)
+    if refusal is None and member.voters.are_named:
         # The leader itself is no stranger, though the log may leave it out meanwhile.
-        is_known = request.leader_id == member.leader_id or member.may_lead(request.leader_id)
+        is_known = request.leader_id == member.leader_id or member.voters.may_lead(request.leader_id)
         if not is_known:
-            refusal = answers.not_known(request.leader_id, member.voter_ids)
+            refusal = answers.not_known(request.leader_id, member.voters.ids)
     if refusal is None:
         member.learn(request.raft_epoch, request.leader_id)
         successors = request.preferred_successors
         is_first = bool(successors) and successors[0] == member.config.node_id
         # The successor with the longest log runs first, and at once (K6).
-        delay_ms = 0 if is_first else election.ranked_delay_ms(member.config, member.random, successors)
+        delay_ms = 0 if is_first else member.elections.ranked_delay_ms(successors)
         member.leader_gone(delay_ms)
     _answer_epoch(member, token, refusal)
 
@@ -131,7 +131,7 @@ def _describe(member: Member, token: int, wall_ms: int) -> None:
     own = QuorumReplica(config.node_id, member.shape.log_end_offset, wall_ms, wall_ms)
     voters = role.describe_voters(own, to_wall_ms)
     observers = role.describe_observers(to_wall_ms)
-    if member.names_voters:
+    if member.voters.are_named:
         voters = tuple(_named(row, member) for row in voters)
         observers = tuple(
             replace(row, directory_id=role.observers[row.replica_id].directory_id) for row in observers
@@ -141,7 +141,7 @@ def _describe(member: Member, token: int, wall_ms: int) -> None:
 
 def _named(row: QuorumReplica, member: Member) -> QuorumReplica:
     """The row of a voter with what the log says of it (K30)."""
-    voter = member.sets.find(row.replica_id)
+    voter = member.voters.sets.find(row.replica_id)
     assert voter is not None, "the leader keeps the progress of the voters of its log"
     return replace(row, directory_id=voter.directory_id, endpoint=f"{voter.host}:{voter.port}")
 
@@ -149,7 +149,7 @@ def _named(row: QuorumReplica, member: Member) -> QuorumReplica:
 def _resign(member: Member, token: int, request: ResignQuorumLeaderRequest) -> None:
     is_leader, epoch = isinstance(member.role, Leader), member.state.raft_epoch
     refusal = answers.check_resign(
-        request.raft_epoch, is_leader, member.config, epoch, member.leader_hint, member.other_voters
+        request.raft_epoch, is_leader, member.config, epoch, member.leader_hint, member.voters.others
     )
     if refusal is None and request.raft_epoch == epoch:
         member.resign("an operator asked for it (K6)")
@@ -162,7 +162,7 @@ def _resign(member: Member, token: int, request: ResignQuorumLeaderRequest) -> N
 def _add_voter(member: Member, token: int, request: AddRaftVoterRequest) -> None:
     """Name the new directory of a voter in the log; the answer waits until that is committed."""
     leader = member.role
-    if member.names_voters or request.endpoint is not None:
+    if member.voters.are_named or request.endpoint is not None:
         voter_changes.ask(member, token, request)
         return
     if not isinstance(leader, Leader):
@@ -185,7 +185,7 @@ def _add_voter(member: Member, token: int, request: AddRaftVoterRequest) -> None
         text = f"voter {request.voter_id} was not refused for a new directory: start it, or name that"
         member.reply(token, answers.not_added((ErrorCode.INVALID_REQUEST, text)))
         return
-    if member.directories.known.get(request.voter_id) == directory_id:
+    if member.voters.directories.known.get(request.voter_id) == directory_id:
         text = f"voter {request.voter_id} has directory {directory_id.hex()} already: nothing is to be done"
         member.reply(token, answers.not_added((ErrorCode.DUPLICATE_VOTER, text)))
         return
@@ -217,7 +217,7 @@ def _check_replaced(
 
 def answer_added(member: Member, leader: Leader) -> None:
     """Answer the requests to replace a directory whose change is committed."""
-    for token, directory_id in leader.take_added(member.directories, member.high_watermark):
+    for token, directory_id in leader.take_added(member.voters.directories, member.high_watermark):
         member.reply(token, answers.added(directory_id))
 
 
@@ -228,9 +228,9 @@ def _check_directory(
     voter, directory_id = leader.voters.get(request.replica_id), request.voter_directory_id
     if voter is None:
         return None
-    if member.names_voters:
-        return answers.check_key(request.replica_id, directory_id, member.directories)
-    refusal = answers.check_directory(request.replica_id, directory_id, member.directories)
+    if member.voters.are_named:
+        return answers.check_key(request.replica_id, directory_id, member.voters.directories)
+    refusal = answers.check_directory(request.replica_id, directory_id, member.voters.directories)
     if refusal is not None:
         voter.refused_directory = directory_id
     return refusal
@@ -243,8 +243,8 @@ def _take_directory(member: Member, leader: Leader, request: FetchRequest) -> an
     refusal = _check_directory(member, leader, request)
     if voter is None or refusal is not None:
         return refusal
-    voter.counts = request.is_admitted or member.names_voters
-    if directory_id is not None and request.replica_id not in member.directories.known:
+    voter.counts = request.is_admitted or member.voters.are_named
+    if directory_id is not None and request.replica_id not in member.voters.directories.known:
         member.want_directory(request.replica_id, directory_id)
     return None
 
@@ -255,8 +255,8 @@ def _take_directory(member: Member, leader: Leader, request: FetchRequest) -> an
 def _fetch(member: Member, token: int, request: FetchRequest) -> None:
     config, shape = member.config, member.shape
     refusal = None
-    if member.names_voters and request.voter_ids is not None:
-        refusal = answers.check_earlier_build(request, member.voter_ids)
+    if member.voters.are_named and request.voter_ids is not None:
+        refusal = answers.check_earlier_build(request, member.voters.ids)
         request = replace(request, voter_ids=None)
     refusal = refusal or answers.check_fetch(request, config)
     if refusal is not None:
@@ -264,10 +264,11 @@ def _fetch(member: Member, token: int, request: FetchRequest) -> None:
         return
     row = request.partitions[0]
     epochs_ahead = row.current_leader_epoch - member.state.raft_epoch
-    is_other = member.directories.is_other(request.replica_id, request.voter_directory_id) or (
-        member.names_voters and request.voter_directory_id is None
+    is_other = member.voters.directories.is_other(request.replica_id, request.voter_directory_id) or (
+        member.voters.are_named and request.voter_directory_id is None
     )
-    if 0 < epochs_ahead <= answers.EPOCH_JUMP_MAX and request.replica_id in member.voter_ids and not is_other:
+    is_voters = request.replica_id in member.voters.ids and not is_other
+    if is_voters and 0 < epochs_ahead <= answers.EPOCH_JUMP_MAX:
         # Only voters' epochs are believed (K3), so that no other node can disturb the quorum.
         member.become_unattached(row.current_leader_epoch)
     role = member.role

@@ -45,10 +45,10 @@ def ask(
         refusal, change = _check_added(member, leader, token, request)
     else:
         refusal = _check_removed(member, leader, request)
-        change = VoterChange(token, kind, without_voter(member.sets.latest, request.voter_id))
+        change = VoterChange(token, kind, without_voter(member.voters.sets.latest, request.voter_id))
     if refusal is not None:
         member.reply(token, answers.not_changed(kind, refusal))
-    elif kind is ChangeKind.UPGRADE and member.names_voters:
+    elif kind is ChangeKind.UPGRADE and member.voters.are_named:
         member.reply(token, answers.changed(kind, None))  # it is done already
     else:
         member.want_change(change)
@@ -63,13 +63,13 @@ def _check_leader(member: Member, leader: Leader) -> answers.Refusal | None:
     if member.high_watermark <= leader.epoch_start_offset:
         text = "this leader has committed no record of its epoch yet: ask again"
         return ErrorCode.REQUEST_TIMED_OUT, text
-    if leader.change is not None or member.sets.latest_offset >= member.high_watermark:
+    if leader.change is not None or member.voters.sets.latest_offset >= member.high_watermark:
         return ErrorCode.REQUEST_TIMED_OUT, "another change of the voters is under way: ask again"
     return None
 
 
 def _check_named(member: Member) -> answers.Refusal | None:
-    if member.names_voters:
+    if member.voters.are_named:
         return None
     return ErrorCode.INVALID_REQUEST, (
         "the voters are those of controller.quorum.voters: let the metadata log name them first"
@@ -80,7 +80,7 @@ def _check_upgrade(member: Member, leader: Leader, request: UpgradeQuorumRequest
     if request.kraft_version != 1:
         return ErrorCode.INVALID_REQUEST, f"kraft.version {request.kraft_version} is not known here, 1 is"
     refusal = _check_leader(member, leader)
-    if refusal is not None or member.names_voters:
+    if refusal is not None or member.voters.are_named:
         return refusal
     since_ms = member.now_ms - member.config.fetch_timeout_ms
     earlier = [*leader.earlier_voters]
@@ -106,7 +106,7 @@ def _check_added(
     refusal = _check_named(member)
     if refusal is not None:
         return refusal, change
-    if voter_id in member.voter_ids:
+    if voter_id in member.voters.ids:
         text = f"node {voter_id} is a voter already; of another disk: remove it, and add it again"
         return (ErrorCode.DUPLICATE_VOTER, text), change
     if voter_id < 0 or address is None:
@@ -129,7 +129,7 @@ def _check_added(
         text = f"controller {voter_id} has not caught up, its log ends at {observer.end_offset}: ask again"
         return (ErrorCode.REQUEST_TIMED_OUT, text), change
     added = Voter(voter_id, observer.directory_id, *address)
-    change.voters, change.directory_id = with_voter(member.sets.latest, added), added.directory_id
+    change.voters, change.directory_id = with_voter(member.voters.sets.latest, added), added.directory_id
     return _check_alive(member, leader, change.voters), change
 
 
@@ -137,13 +137,13 @@ def _check_removed(member: Member, leader: Leader, request: RemoveRaftVoterReque
     refusal = _check_named(member)
     if refusal is not None:
         return refusal
-    voter = member.sets.find(request.voter_id)
+    voter = member.voters.sets.find(request.voter_id)
     if voter is None or request.directory_id not in (None, voter.directory_id):
         return ErrorCode.VOTER_NOT_FOUND, (
-            f"node {request.voter_id} is not one of the voters {list(member.voter_ids)}, or not with this "
+            f"node {request.voter_id} is not one of the voters {list(member.voters.ids)}, or not with this "
             "directory"
         )
-    rest = without_voter(member.sets.latest, request.voter_id)
+    rest = without_voter(member.voters.sets.latest, request.voter_id)
     if not rest:
         return ErrorCode.INVALID_REQUEST, "the only voter of the quorum has no successor"
     return _check_leader(member, leader) or _check_alive(member, leader, rest)
@@ -171,16 +171,16 @@ def go_on(member: Member, leader: Leader) -> None:
     elif change is not None and change.offset is not None and change.offset < member.high_watermark:
         leader.change = None
         member.reply(change.token, answers.changed(change.kind, change.directory_id))
-    if not leader.is_counted and member.sets.latest_offset < member.high_watermark:
+    if not leader.is_counted and member.voters.sets.latest_offset < member.high_watermark:
         member.resign("it is no voter any more (K30)")
 
 
 def _go_on_upgrade(member: Member, leader: Leader, change: VoterChange) -> None:
-    missing = [id for id in member.voter_ids if not _has_noted(member, leader, id)]
+    missing = [id for id in member.voters.ids if not _has_noted(member, leader, id)]
     if not missing:
-        directories = member.directories.known
+        directories = member.voters.directories.known
         change.voters = tuple(
-            Voter(id, directories[id], *member.config.voters[id]) for id in member.voter_ids
+            Voter(id, directories[id], *member.config.voters[id]) for id in member.voters.ids
         )
         change.deadline_ms = None
         member.out.append(VotersWanted())
@@ -193,7 +193,7 @@ def _go_on_upgrade(member: Member, leader: Leader, change: VoterChange) -> None:
 def _has_noted(member: Member, leader: Leader, voter_id: int) -> bool:
     """The voter's disk says that the log may name the voters, so that no build starts on it that takes them
     from its configuration. And the log names its directory."""
-    directory_id = member.directories.known.get(voter_id)
+    directory_id = member.voters.directories.known.get(voter_id)
     if voter_id == member.config.node_id:
         return (
             member.durable_state.kraft_version >= 1 and directory_id == member.state.directory_id is not None

@@ -146,7 +146,7 @@ class ChangingWorld(World):
         assert leader.node is not None
         # One that its own set leaves out resigns with the commit.
         assert self.role(leader.id) in ("Leader", "Resigned"), "a leader commits first"
-        voters = leader.node._member.sets.latest
+        voters = leader.node._member.voters.sets.latest
         if not voters:
             super()._check_majority(batch)
             return
