@@ -13,14 +13,12 @@ from typing import Any, NamedTuple
 
 from holdfast.client.core.effects import RefreshMetadata
 from holdfast.client.core.errors import ClientError, CommitFailed, code_of
-from holdfast.client.core.groups.assignors import ASSIGNORS, JoinedMember
 from holdfast.client.core.groups.consumer_protocol import (
     Subscription,
     assigned_partitions,
-    decode_subscription,
-    encode_assignment,
     encode_subscription,
 )
+from holdfast.client.core.groups.coordinator_search import CoordinatorSearch
 from holdfast.client.core.groups.effects import (
     Coordinator,
     Effect,
@@ -35,6 +33,7 @@ from holdfast.client.core.groups.effects import (
     WantTopics,
 )
 from holdfast.client.core.groups.offset_requests import ASK_ELSEWHERE, Ask, Identity, OffsetRequests, Verdict
+from holdfast.client.core.groups.sharing import SHARE_PATIENCE_MS, Sharing
 from holdfast.client.core.groups.starting_offsets import StartingOffsets
 from holdfast.client.core.metadata_cache import MetadataCache
 from holdfast.client.core.subscription import Subscription as WantedPartitions
@@ -54,12 +53,8 @@ from holdfast.protocol.messages.groups import (
 from holdfast.protocol.topic_names import TopicPartition
 
 PROTOCOL_TYPE = "consumer"
-#: A member that waits for the others asks so often who the coordinator is: a dead host is silent.
-PROBE_MS = 5_000
 #: What a join may take longer than the others have time for.
 JOIN_MARGIN_MS = 5_000
-#: So long a member waits for the metadata of topics that it shares or is given.
-SHARE_PATIENCE_MS = 3_000
 LEAVE_TIMEOUT_MS = 3_000
 
 
@@ -82,18 +77,15 @@ class Membership:
         self.generation_id = -1
         #: what the application reads
         self.owned: tuple[TopicPartition, ...] = ()
-        self.coordinator: Coordinator | None = None
+        self.coordinator = CoordinatorSearch(config.retry)
         #: what is subscribed to; None before that
         self._wanted: WantedPartitions | None = None
         #: the generation's assignment, until the steps to it are taken
         self._target: tuple[TopicPartition, ...] | None = None
         #: partitions that turned up after their topic was met: {partition: None}
         self._late: dict[TopicPartition, None] = {}
-        #: the leader's: members of the generation, and {topic: partitions} that it shared
-        self._members: list[JoinedMember] = []
-        self._shared: dict[str, int] | None = None
-        self._share_until_ms = 0
-        self._skips_assignment = False
+        #: the leader's part
+        self._sharing = Sharing(cache)
         self._protocol_name = ""
         self._needs_rejoin = False
         self._is_lost = False
@@ -107,13 +99,10 @@ class Membership:
         #: it has not polled for too long, and the member has left
         self._is_away = False
         self._is_over = False
-        self._is_finding = False
-        self._find_ms = self._join_ms = self._heartbeat_ms = self._probe_ms = self._auto_commit_ms = 0
-        self._find_failures = self._join_failures = 0
+        self._join_ms = self._heartbeat_ms = self._auto_commit_ms = 0
+        self._join_failures = 0
         self._requests: dict[int, _Sent] = {}
         self._request_id = 0
-        #: who has answered, or not, what is being judged
-        self._heard_from: Coordinator | None = None
         #: the join or sync that counts, and the heartbeat
         self._waits_for: int | None = None
         self._heartbeat: int | None = None
@@ -140,7 +129,7 @@ class Membership:
         """Topics whose metadata is needed."""
         wanted = () if self._wanted is None else self._wanted.topics
         read = (one.topic for one in (*self.owned, *(self._target or ())))
-        return tuple(dict.fromkeys((*wanted, *(self._shared or ()), *read)))
+        return tuple(dict.fromkeys((*wanted, *self._sharing.shared_topics, *read)))
 
     @property
     def is_late(self) -> frozenset[TopicPartition]:
@@ -194,7 +183,7 @@ class Membership:
         silent: its place is kept for its session."""
         self._is_over = True
         is_member = self.member_id and self._config.group_instance_id is None
-        if not is_member or self.coordinator is None:
+        if not is_member or self.coordinator.known is None:
             return [Settle(token, None, None)]
         effects: list[Effect] = []
 
@@ -279,7 +268,7 @@ class Membership:
         self._check_poll(now_ms, effects)
         self._look_for_topics(now_ms, effects)
         self._look_for_coordinator(now_ms, effects)
-        if self.phase is Phase.JOINED and self._has_other_partitions:
+        if self.phase is Phase.JOINED and self._sharing.is_outdated:
             self._needs_rejoin = True
         if self.phase is Phase.JOINED and self._needs_rejoin and self._may_join:
             self.phase = Phase.UNJOINED
@@ -291,17 +280,21 @@ class Membership:
             self._beat(now_ms, effects)
         if self._target is not None and self._error is None:
             self._starts.look_up(self._added, now_ms, effects)
-        if self.coordinator is not None:
+        if self.coordinator.known is not None:
             for ask in self._asks.due(now_ms):
                 self._send_ask(ask, now_ms, effects)
         return effects
 
     def next_deadline_ms(self, now_ms: int) -> int | None:
         """When `plan` should be called at the latest although nothing happened."""
-        deadlines = [self._find_ms, self._join_ms, self._share_until_ms, self._starts.gone_ms]
+        deadlines = [self.coordinator.find_ms, self._join_ms, self._sharing.until_ms, self._starts.gone_ms]
         deadlines += self._asks.deadlines()
         if self._wanted is not None:
-            deadlines += [self._heartbeat_ms, self._probe_ms, self._wanted.next_deadline_ms() or 0]
+            deadlines += [
+                self._heartbeat_ms,
+                self.coordinator.probe_ms,
+                self._wanted.next_deadline_ms() or 0,
+            ]
             if self._config.enable_auto_commit and self.owned:
                 deadlines.append(self._auto_commit_ms)
             if not self._is_polling:
@@ -314,7 +307,7 @@ class Membership:
         if self._wanted is None or self._is_polling or self._is_away or not is_late or self._is_over:
             return
         self._is_away = True
-        if self.member_id and self._config.group_instance_id is None and self.coordinator is not None:
+        if self.member_id and self._config.group_instance_id is None and self.coordinator.known is not None:
             self._send(effects, self._leaving, LEAVE_TIMEOUT_MS, lambda response, now_ms: [])
             self.member_id = ""
         self._leave_generation()
@@ -329,18 +322,16 @@ class Membership:
 
     def _look_for_coordinator(self, now_ms: int, effects: list[Effect]) -> None:
         is_needed = bool(self._asks) or (self._wanted is not None and not self._is_over)
-        if self._is_finding or not is_needed or self._is_fenced:
+        if not is_needed or self._is_fenced:
             return
-        is_lost = self.coordinator is None and now_ms >= self._find_ms
-        if is_lost or (self._waits_for is not None and now_ms >= self._probe_ms):
-            self._is_finding = True
+        if self.coordinator.begin(now_ms, is_waiting=self._waits_for is not None):
             effects.append(FindCoordinator())
 
     @property
     def _may_join(self) -> bool:
         return (
             self._wanted is not None
-            and self.coordinator is not None
+            and self.coordinator.known is not None
             and self._error is None
             and not (self._is_lost or self._is_away or self._is_over or self._is_fenced)
             and (self._config.is_cooperative or not self.owned)
@@ -373,24 +364,15 @@ class Membership:
         if code is not ErrorCode.NONE:
             return self._not_joined(code, response.member_id, response.error_message, now_ms)
         effects: list[Effect] = []
-        self.coordinator = self._heard_from  # though another request to it may have failed meanwhile
+        self.coordinator.confirm()
         self.member_id, self.generation_id = response.member_id, response.generation_id
         self._protocol_name = response.protocol_name or self._config.assignors[0]
         self._heartbeat_ms = now_ms + self._config.heartbeat_interval_ms
-        self._shared = None
+        self._sharing.forget()
         if response.leader == self.member_id and response.members:
-            self._members = [
-                JoinedMember(
-                    one.member_id,
-                    one.group_instance_id,
-                    decode_subscription(one.metadata) or Subscription(()),
-                )
-                for one in response.members
-            ]
-            self._skips_assignment = response.skip_assignment
-            self._share_until_ms = now_ms + SHARE_PATIENCE_MS
+            self._sharing.begin(response.members, now_ms, skips_assignment=response.skip_assignment)
             self.phase = Phase.SHARING
-            effects += [WantTopics(self._topics_to_share)]
+            effects += [WantTopics(self._sharing.topics)]
         else:
             self._sync(effects, (), now_ms)
         return effects
@@ -403,42 +385,14 @@ class Membership:
         self._refused(code, text, now_ms)
         return []
 
-    @property
-    def _topics_to_share(self) -> tuple[str, ...]:
-        return tuple(sorted({topic for one in self._members for topic in one.subscription.topics}))
-
     def _share(self, now_ms: int, effects: list[Effect]) -> None:
-        if self.coordinator is None:
+        if self.coordinator.known is None:
             return
-        topics = self._topics_to_share
-        unheard = [
-            topic
-            for topic in topics
-            if self._cache.topic(topic) is None and self._cache.topic_error(topic) is None
-        ]
-        if unheard and now_ms < self._share_until_ms:
+        rows = self._sharing.share(self._protocol_name, now_ms)
+        if rows is None:
             effects.append(RefreshMetadata())
-            return
-        self._shared = {topic: self._count(topic) for topic in topics}
-        rows: tuple[SyncGroupAssignment, ...] = ()
-        if not self._skips_assignment:
-            shares = ASSIGNORS[self._protocol_name](self._members, self._shared)
-            rows = tuple(
-                SyncGroupAssignment(member_id, encode_assignment(share))
-                for member_id, share in sorted(shares.items())
-            )
-        self._members = []
-        self._sync(effects, rows, now_ms)
-
-    @property
-    def _has_other_partitions(self) -> bool:
-        """The leader has shared what is not there any more, or not all that is there."""
-        shared = self._shared or {}
-        return any(self._count(topic) != count for topic, count in shared.items())
-
-    def _count(self, topic: str) -> int:
-        view = self._cache.topic(topic)
-        return 0 if view is None else len(view.leaders)
+        else:
+            self._sync(effects, rows, now_ms)
 
     def _sync(self, effects: list[Effect], rows: tuple[SyncGroupAssignment, ...], now_ms: int) -> None:
         self.phase = Phase.SYNCING
@@ -460,7 +414,8 @@ class Membership:
             self._refused(code, response.error_message, now_ms)
             return []
         self.phase = Phase.JOINED
-        self._join_failures = self._find_failures = 0
+        self._join_failures = 0
+        self.coordinator.works()
         self._target = assigned_partitions(response.assignment)
         self._starts.begin(now_ms + SHARE_PATIENCE_MS)
         return [WantTopics(tuple(dict.fromkeys(one.topic for one in self._target)))]
@@ -481,13 +436,13 @@ class Membership:
             return judge(response, now_ms)
 
         timeout_ms = self._config.max_poll_interval_ms + JOIN_MARGIN_MS
-        self._probe_ms = now_ms + PROBE_MS
+        self.coordinator.wait(now_ms)
         request_id = self._waits_for = self._send(effects, request, timeout_ms, judged)
 
     # --- heartbeats ---------------------------------------------------------------------------------------
 
     def _beat(self, now_ms: int, effects: list[Effect]) -> None:
-        if self._heartbeat is not None or self.coordinator is None or now_ms < self._heartbeat_ms:
+        if self._heartbeat is not None or self.coordinator.known is None or now_ms < self._heartbeat_ms:
             return
         if self._is_away or self._is_over:
             return
@@ -504,7 +459,7 @@ class Membership:
                 return []
             code = code_of(response.error_code)
             if code is ErrorCode.NONE:
-                self._find_failures = 0
+                self.coordinator.works()
             elif identity == self._identity and self.phase in (Phase.JOINED, Phase.SHARING):
                 self._beat_refused(code, response.error_message, now_ms)
             return []
@@ -516,7 +471,7 @@ class Membership:
         if code is ErrorCode.REBALANCE_IN_PROGRESS:
             self._needs_rejoin = self.phase is Phase.JOINED or self._needs_rejoin
         elif code in ASK_ELSEWHERE:
-            self._lose_coordinator(now_ms)
+            self.coordinator.lose(now_ms)
             self._heartbeat_ms = now_ms
         elif code is not ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
             self._refused(code, text, now_ms)
@@ -536,7 +491,7 @@ class Membership:
         elif code is ErrorCode.FENCED_INSTANCE_ID:
             self._fence(text)
         elif code in ASK_ELSEWHERE:
-            self._lose_coordinator(now_ms)
+            self.coordinator.lose(now_ms)
         elif code not in (ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS):
             self._error = ClientError(
                 f"group {self._config.group_id}: {code.name}: {text or 'no reason given'}", code
@@ -551,7 +506,7 @@ class Membership:
         self.phase = Phase.UNJOINED
         self._waits_for = None
         self._needs_rejoin = False
-        self._shared = None
+        self._sharing.forget()
         self._forget_target()
         self._is_lost = bool(self.owned)
 
@@ -567,13 +522,6 @@ class Membership:
             ErrorCode.FENCED_INSTANCE_ID,
         )
         self._leave_generation()
-
-    def _lose_coordinator(self, now_ms: int) -> None:
-        if self.coordinator is None or self._heard_from != self.coordinator:
-            return  # that is known
-        self.coordinator = None
-        self._find_ms = max(self._find_ms, now_ms + self._config.retry.pause_ms(self._find_failures))
-        self._find_failures += 1
 
     # --- offsets ------------------------------------------------------------------------------------------
 
@@ -601,7 +549,7 @@ class Membership:
 
     def _judge_verdict(self, verdict: Verdict, now_ms: int) -> None:
         if verdict is Verdict.ELSEWHERE:
-            self._lose_coordinator(now_ms)
+            self.coordinator.lose(now_ms)
         elif verdict is Verdict.OUT and self.phase is Phase.JOINED:
             # Which of the two it is the next join hears.
             self._leave_generation()
@@ -612,20 +560,15 @@ class Membership:
 
     def coordinator_found(self, coordinator: Coordinator, now_ms: int) -> list[Effect]:
         """Any broker says so."""
-        self._is_finding = False
-        self._probe_ms = now_ms + PROBE_MS
         if self._waits_for is not None and self._requests[self._waits_for].coordinator != coordinator:
             self._waits_for = None  # its answer will not come
             self.phase = Phase.UNJOINED
-        self.coordinator = coordinator
+        self.coordinator.found(coordinator, now_ms)
         return []
 
     def coordinator_not_found(self, error: ClientError, now_ms: int) -> list[Effect]:
         """Not now."""
-        self._is_finding = False
-        self._probe_ms = now_ms + PROBE_MS
-        self._find_failures += 1
-        self._find_ms = now_ms + self._config.retry.pause_ms(self._find_failures)
+        self.coordinator.not_found(now_ms)
         if error.code is not None and not error.code.is_retriable and self._error is None:
             self._error = error
         return []
@@ -633,7 +576,7 @@ class Membership:
     def answered(self, request_id: int, response: Any, now_ms: int) -> list[Effect]:
         """The coordinator has answered."""
         sent = self._requests.pop(request_id)
-        self._heard_from = sent.coordinator
+        self.coordinator.heard_from = sent.coordinator
         return sent.judge(response, now_ms)
 
     def failed(self, request_id: int, error: ClientError | None, now_ms: int) -> list[Effect]:
@@ -641,8 +584,8 @@ class Membership:
         sent = self._requests.pop(request_id)
         if error is not None and error.code is not None and not error.code.is_retriable:
             self._error = self._error or error
-        self._heard_from = sent.coordinator
-        self._lose_coordinator(now_ms)
+        self.coordinator.heard_from = sent.coordinator
+        self.coordinator.lose(now_ms)
         return sent.judge(None, now_ms)
 
     def metadata_changed(self, now_ms: int) -> list[Effect]:
@@ -657,8 +600,9 @@ class Membership:
     def _send(
         self, effects: list[Effect], request: Any, timeout_ms: int, judge: Callable[[Any, int], list[Effect]]
     ) -> int:
-        assert self.coordinator is not None
+        coordinator = self.coordinator.known
+        assert coordinator is not None
         self._request_id += 1
-        self._requests[self._request_id] = _Sent(self.coordinator, judge)
-        effects.append(Send(self._request_id, self.coordinator, request, timeout_ms))
+        self._requests[self._request_id] = _Sent(coordinator, judge)
+        effects.append(Send(self._request_id, coordinator, request, timeout_ms))
         return self._request_id

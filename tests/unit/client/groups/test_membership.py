@@ -150,7 +150,7 @@ def test_the_leader_waits_for_the_metadata_of_topics_that_others_read(group: Gro
     other.post(lambda now: other.core.subscribe(("u",), now))
     group.pass_ms(1_000)
     assert leader.core.phase is Phase.SHARING
-    assert "u" in leader.core._topics_to_share
+    assert "u" in leader.core._sharing.topics
     group.change_topics(3, u=2)
     group.pass_ms(500)
     assert [(one.topic, one.partition) for one in other.core.owned] == [("u", 0), ("u", 1)]
@@ -209,7 +209,7 @@ def test_members_go_on_in_their_generation_with_another_coordinator(group: Group
     group.pass_ms(15_000)
     assert [one.steps for one in members] == steps
     assert members[0].core.generation_id == generation
-    assert members[0].core.coordinator == Coordinator(2, "broker", 2)
+    assert members[0].core.coordinator.known == Coordinator(2, "broker", 2)
 
 
 def test_a_commit_survives_the_coordinator_and_is_repeated_at_the_next(group: Group) -> None:
@@ -396,7 +396,7 @@ class Alone:
         step = core.next_step()
         is_lost = step is not None and step.kind.value == "lost"
         error = core.take_error()
-        return core.member_id, core.generation_id, is_lost, core.coordinator is None, error is not None
+        return core.member_id, core.generation_id, is_lost, core.coordinator.known is None, error is not None
 
 
 E = ErrorCode
@@ -468,7 +468,7 @@ def test_after_every_error_but_fencing_the_member_joins_again(code: ErrorCode) -
     member = Alone()
     member.joined(code)
     member.core.take_error()
-    if member.core.coordinator is None:
+    if member.core.coordinator.known is None:
         member.pass_ms(1_000)
         member.take(member.core.coordinator_found(HERE, member.now_ms))
     member.pass_ms(1_000)
@@ -487,7 +487,7 @@ def test_an_answer_of_a_coordinator_that_was_left_changes_nothing() -> None:
     refusal = GroupHeartbeatResponse(E.NOT_COORDINATOR, "why")
     member.take(member.core.answered(late.request_id, refusal, member.now_ms))
     assert late.coordinator == HERE
-    assert member.core.coordinator == elsewhere
+    assert member.core.coordinator.known == elsewhere
     assert member.last(GroupHeartbeatRequest).coordinator == elsewhere
 
 
@@ -499,7 +499,7 @@ def test_who_answers_a_join_coordinates_though_another_request_to_it_has_failed(
     assert step is not None
     member.take(member.core.done(step, member.now_ms))
     member.take(member.core.failed(member.commit_request, None, member.now_ms))
-    assert member.core.coordinator is None
+    assert member.core.coordinator.known is None
     member.joined(generation=5)
     assert member.last(SyncGroupRequest).coordinator == HERE
 
