@@ -92,12 +92,13 @@ def _measure(cluster: BenchCluster, runs: int, count: int, ledger_format: str) -
     note(f"{count:,} records, {ledger_format} ledger: writing")
     _write(cluster, topic, count, ledger, ledger_format)
     from holdfast.durability.ledger_files import ledger_files, text_bytes
+    from holdfast.durability.ledger_source import sizes_of
     from holdfast.durability.session import start_session, stop_session
     from holdfast.durability.validate import SHORT_JOB_BYTES, ValidateOptions, validate
 
     ledger_bytes = sum(path.stat().st_size for path in ledger.iterdir())
     start = time.monotonic()
-    is_short = text_bytes(ledger_files(str(ledger))) < SHORT_JOB_BYTES
+    is_short = text_bytes(sizes_of(ledger_files(str(ledger)))) < SHORT_JOB_BYTES
     spark = start_session("local[*]", "bench validate", is_short=is_short)
     spark_start_s = time.monotonic() - start
     found: list[dict[str, Any]] = []

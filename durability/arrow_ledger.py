@@ -33,6 +33,10 @@ _ONE_THREAD = pa.ipc.IpcReadOptions(use_threads=False)
 _WINDOW_BYTES = 1 << 20
 #: More than what describes a batch of so few columns can take.
 _HEAD_BYTES_MAX = 1 << 16
+#: Bytes in which a message's head mostly is.
+_HEAD_BYTES = 1 << 12
+#: Where a message's description, a flatbuffer, has the place of its body's length: vtable entry 3 of 4.
+_BODY_LENGTH_ENTRY = 4 + 2 * 3
 
 
 class CutTail(Exception):
@@ -83,6 +87,41 @@ def whole_end(path: str, start: int) -> int:
     except DamagedBatch:
         return Path(path).stat().st_size
     return end
+
+
+def cuts(path: str, size: int, width: int) -> list[int]:
+    """The bytes of [0, size) at which a file may be cut into ranges, the first of which is 0: where batches
+    begin, at least `width` apart. Only heads of batches are read. Behind what does not look like one no place
+    is known, and the last range has it. Raises: OSError."""
+    found, position = [0], 0
+    with Path(path).open("rb", buffering=0) as file:
+        while position < size and (length := _message_bytes(file.fileno(), position)) is not None:
+            if position - found[-1] >= width:
+                found.append(position)
+            position += length
+    return found
+
+
+def _message_bytes(handle: int, position: int) -> int | None:
+    """How long the message at this byte says that it is; None where none begins."""
+    head = os.pread(handle, _HEAD_BYTES, position)
+    if not head.startswith(_MARKER) or not _may_be_size(head[4:8]):
+        return None
+    (size,) = struct.unpack_from("<i", head, 4)
+    description = head[8 : 8 + size]
+    if len(description) < size:
+        description += os.pread(handle, size - len(description), position + 8 + len(description))
+    try:
+        (table,) = struct.unpack_from("<I", description)
+        (back,) = struct.unpack_from("<i", description, table)
+        (entries,) = struct.unpack_from("<H", description, table - back)
+        at = 0  # not there: nothing but a head
+        if entries > _BODY_LENGTH_ENTRY:
+            (at,) = struct.unpack_from("<H", description, table - back + _BODY_LENGTH_ENTRY)
+        (body,) = struct.unpack_from("<q", description, table + at) if at else (0,)
+    except struct.error:
+        return None
+    return 8 + size + body if body >= 0 else None
 
 
 def may_go_on_at(path: str, position: int) -> bool:

@@ -44,8 +44,8 @@ FIELDS = {
 #: Of what a record need not have; only beside `timestamp_ms`, which says that the line tells of them.
 OPTIONAL_CRCS = ("key_crc32c", "headers_crc32c")
 CRC_MAX = (1 << 32) - 1
-#: How many times as large as an Arrow ledger its rows are as JSON lines, where that matters.
-_ARROW_SAVES = 8
+#: How many times as large as an Arrow or a packed ledger its rows are as JSON lines, where that matters.
+_SAVES = 8
 #: Files passed over that are named.
 _FILES_MAX = 5
 _NAMES = ", ".join(f"*{suffix}" for suffix in (*SUFFIXES, ARROW_SUFFIX))
@@ -155,9 +155,14 @@ def is_arrow(path: str) -> bool:
     return path.endswith(ARROW_SUFFIX)
 
 
-def text_bytes(files: Iterable[str]) -> int:
-    """About how many bytes these ledgers would take as JSON lines. Raises: OSError."""
-    return sum(Path(path).stat().st_size * (_ARROW_SAVES if is_arrow(path) else 1) for path in files)
+def text_bytes(sizes: Mapping[str, int]) -> int:
+    """About how many bytes ledgers, {file: bytes}, would take as JSON lines."""
+    return sum(size * weight_of(path) for path, size in sizes.items())
+
+
+def weight_of(path: str) -> int:
+    """How many bytes of JSON lines a byte of this file stands for, about."""
+    return _SAVES if is_arrow(path) or is_packed(path) else 1
 
 
 def opened(path: str) -> IO[bytes]:

@@ -6,13 +6,14 @@ Owns how files are cut into Spark partitions; what a line is, is `durability.led
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 
-from holdfast.durability.arrow_ledger import may_go_on_at, run_of, whole_end
+from holdfast.durability.arrow_ledger import cuts, may_go_on_at, run_of, whole_end
 from holdfast.durability.ledger_files import (
     NoLedger,
     UnreadableLedger,
@@ -20,10 +21,12 @@ from holdfast.durability.ledger_files import (
     is_arrow,
     is_packed,
     ledger_files,
+    text_bytes,
+    weight_of,
 )
 from holdfast.durability.ledger_lines import ROWS, LedgerRange, read_rows
 
-#: A Spark partition has at least so much: starting a Python worker's read is not free.
+#: A Spark partition has at least so much, as JSON lines: starting a Python worker's read is not free.
 RANGE_BYTES_MIN = 16 << 20
 #: Enough for some lines.
 _TAIL_BYTES = 64 << 10
@@ -184,17 +187,23 @@ def plan(
 
     Raises: OSError.
     """
-    step = max(RANGE_BYTES_MIN, -(-sum(sizes.values()) // max(1, partitions_min)))
+    step = max(RANGE_BYTES_MIN, -(-text_bytes(sizes) // max(1, partitions_min)))
     planned: list[list[LedgerRange]] = []
     room = 0
     for path, size in sizes.items():
         run = _run(path) if size and not is_foreign else None
-        width = size if is_packed(path) or is_arrow(path) else step
-        for start in range(0, size, max(1, width)):
-            wanted = LedgerRange(path, start, min(size, start + width), run, is_foreign)
-            if wanted.end - wanted.start > room:
+        weight = weight_of(path)
+        for start, end in pairwise([*_starts(path, size, step // weight), size]):
+            if (end - start) * weight > room:
                 planned.append([])
                 room = step
-            planned[-1].append(wanted)
-            room -= wanted.end - wanted.start
+            planned[-1].append(LedgerRange(path, start, end, run, is_foreign))
+            room -= (end - start) * weight
     return planned
+
+
+def _starts(path: str, size: int, width: int) -> list[int]:
+    """Where the ranges of a file begin. A packed file is one: it can only be unpacked from its beginning."""
+    if is_packed(path) or size <= width:
+        return [0] if size else []
+    return cuts(path, size, width) if is_arrow(path) else list(range(0, size, width))

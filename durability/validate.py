@@ -136,7 +136,7 @@ def run(
     seconds = Seconds(on_phase)
     try:
         files = [*ledger_files(options.ledger), *poll_files(options.ledger)]
-        is_short = text_bytes(files) < SHORT_JOB_BYTES
+        is_short = text_bytes(sizes_of(files)) < SHORT_JOB_BYTES
         with seconds.timed("spark start", "Spark starts"):
             spark = start_session(
                 options.master,

@@ -1,8 +1,10 @@
 """Ledgers as Arrow streams say what the same JSON lines say; a cut end claims nothing, damage is named."""
 
+import io
 import json
 import sys
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from holdfast.client.core.arrow_rows import ArrowRows
 from holdfast.client.core.history import RowWriter, SentFields
 from holdfast.client.core.outcomes import DeliveryOutcome
 from holdfast.client.ledger import JsonRows
+from holdfast.durability import ledger_source
 from holdfast.durability.arrow_ledger import CutTail, _Source, read_batches, run_of, whole_end
 from holdfast.durability.digest_jobs import ledger_sums
 from holdfast.durability.ledger import line_of, topics_named
@@ -28,8 +31,8 @@ from holdfast.durability.ledger_files import (
     sound_rows,
     text_bytes,
 )
-from holdfast.durability.ledger_lines import INVOKE, PAIR, PROBLEM, TORN, LedgerRange, read_rows
-from holdfast.durability.ledger_source import LedgerStreamReader
+from holdfast.durability.ledger_lines import COMPLETE, INVOKE, PAIR, PROBLEM, TORN, LedgerRange, read_rows
+from holdfast.durability.ledger_source import LedgerStreamReader, plan
 from tests.unit.durability.arrow_files import COLUMNS, arrow_batches, write_arrow
 
 ROWS = RowWriter("run", "p")
@@ -317,8 +320,70 @@ def test_arrow_files_are_ledgers_and_places_in_them_are_found(tmp_path: Path) ->
 def test_what_an_arrow_ledger_would_take_as_lines_is_more_than_it_takes(tmp_path: Path) -> None:
     batches, lines = write_arrow(tmp_path / "a.arrows", PAIRS), tmp_path / "a.jsonl"
     lines.write_text("".join(PAIRS))
-    assert text_bytes([str(lines)]) == lines.stat().st_size
-    assert text_bytes([str(lines), str(batches)]) > lines.stat().st_size + 2 * batches.stat().st_size
+    sizes = {str(path): path.stat().st_size for path in (lines, batches)}
+    assert text_bytes({str(lines): sizes[str(lines)]}) == sizes[str(lines)]
+    assert text_bytes(sizes) > sizes[str(lines)] + 2 * sizes[str(batches)]
+
+
+# --- large files ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def _small_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ledger_source, "RANGE_BYTES_MIN", 1 << 13)
+
+
+def planned(path: Path) -> list[tuple[int, int]]:
+    ranges = [wanted for part in plan({str(path): path.stat().st_size}, 1000) for wanted in part]
+    return [(wanted.start, wanted.end) for wanted in ranges]
+
+
+def read_in_ranges(path: Path) -> list[dict[str, Any]]:
+    parts = plan({str(path): path.stat().st_size}, 1000)
+    rows = [
+        row for part in parts for wanted in part for batch in read_rows(wanted) for row in batch.to_pylist()
+    ]
+    of_lines = [row for row in rows if row["kind"] in (INVOKE, COMPLETE, PAIR, TORN, PROBLEM)]
+    return sorted(of_lines, key=lambda row: json.dumps(row, sort_keys=True))
+
+
+@pytest.mark.usefixtures("_small_ranges")
+@pytest.mark.parametrize("codec", [None, "lz4"])
+def test_a_large_file_is_cut_where_batches_begin_and_says_the_same(tmp_path: Path, codec: str | None) -> None:
+    path, sink = tmp_path / "a.arrows", io.BytesIO(b"".join(arrow_batches(PAIRS * 40, 70)))
+    reader = pa.ipc.open_stream(sink)
+    with pa.ipc.new_stream(path, reader.schema, options=pa.ipc.IpcWriteOptions(compression=codec)) as stream:
+        for batch in reader:
+            stream.write_batch(batch)
+    ranges = planned(path)
+    assert len(ranges) >= 3
+    assert ranges == [*pairwise([0, *(start for start, _ in ranges[1:]), path.stat().st_size])]
+    assert {start for start, _ in ranges[1:]} <= set(positions(path)[0])
+    expected = [row for row in rows_of(path) if row["kind"] in (INVOKE, COMPLETE, PAIR)]
+    assert read_in_ranges(path) == expected
+
+
+@pytest.mark.usefixtures("_small_ranges")
+@pytest.mark.parametrize("place", ["marker", "size", "description", "body", "cut", "gone", "zeros"])
+def test_damage_in_a_large_file_is_told_as_in_a_small_one(tmp_path: Path, place: str) -> None:
+    parts, path = arrow_batches(PAIRS * 5, 2), tmp_path / "a.arrows"
+    at, data = sum(map(len, parts[:11])), bytearray(b"".join(parts))
+    if place == "cut":
+        del data[-9:]
+    elif place == "zeros":
+        data[at:] = bytes(len(data) - at)
+    elif place == "gone":
+        del data[at + 300 : at + 400]
+    else:
+        where = at + {"marker": 1, "size": 6, "description": 40, "body": len(parts[11]) - 60}[place]
+        data[where : where + 8] = b"\x99" * 8
+    path.write_bytes(bytes(data))
+
+    def told(rows: list[dict[str, Any]]) -> list[tuple[int, str]]:
+        return [(row["kind"], row["run"]) for row in rows if row["kind"] in (TORN, PROBLEM)]
+
+    assert len(planned(path)) >= 3
+    assert told(read_in_ranges(path)) == told(rows_of(path))
 
 
 # --- the plain reader ----------------------------------------------------------------------------------
