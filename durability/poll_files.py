@@ -1,24 +1,14 @@
 """Files of polls as Arrow rows, one a record that a consumer was given, and every line that is none of one.
 
-The format is `client.core.poll_rows`'. Knows nothing of Spark, nor of what polls must have given.
+What a line is, is `durability.poll_lines`' business. Knows nothing of Spark.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
 
-from holdfast.durability.ledger_files import (
-    CRC_MAX,
-    PACKING_ERRORS,
-    first_run,
-    is_cut,
-    is_number,
-    is_packed,
-    object_of,
-    opened,
-    problem_of_kinds,
-)
+from holdfast.durability.poll_lines import rows_of_polls
 
 #: Columns of a row: where it was written down, then the line's, then the record's. `remark` is NULL of a
 #: record; else it is PROBLEM or CUT, `text` says which, and of the others only `file` and `line` are there.
@@ -27,30 +17,14 @@ POLL_SCHEMA = (
     "topic_id string, partition int, high_watermark long, t1 long, offset long, leader_epoch int, "
     "value_crc32c long, producer string, pseq long, remark string, text string"
 )
-#: A line that is none, and a last one that a crash has cut.
-PROBLEM, CUT = "problem", "cut"
-#: {field of a line: bits}, as in `ledger_files.FIELDS`.
-_FIELDS = {
-    "kind": 0,
-    "run": 0,
-    "consumer": 0,
-    "session": 0,
-    "poll": 63,
-    "topic": 0,
-    "topic_id": 0,
-    "partition": 31,
-    "high_watermark": 63,
-    "t1": 63,
-}
 _ROWS_MAX = 50_000
-_SHOWN_CHARS = 120
 
 
-def read_polls(path: str, size: int, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """The rows of a file, as POLL_SCHEMA, in its order; of one that is not packed those of its first `size`
-    bytes. Raises: OSError."""
+def read_polls(path: str, size: int, schema: pa.Schema, start: int = 0) -> Iterator[pa.RecordBatch]:
+    """The rows of a file, as POLL_SCHEMA, in its order; of one that is not packed those of its bytes
+    [start, size). Raises: OSError."""
     rows: list[tuple[Any, ...]] = []
-    for row in _rows(path, size):
+    for row in rows_of_polls(path, size, start):
         rows.append(row)
         if len(rows) >= _ROWS_MAX:
             yield _to_arrow(rows, schema)
@@ -63,106 +37,3 @@ def _to_arrow(rows: list[tuple[Any, ...]], schema: pa.Schema) -> pa.RecordBatch:
     columns = zip(*rows, strict=True)
     arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
-
-
-def _rows(path: str, size: int) -> Iterator[tuple[Any, ...]]:
-    lines = _Lines(first_run(path))
-    number = 0
-    try:
-        for number, line in enumerate(_lines_below(path, size), 1):
-            if not line.strip():
-                continue
-            found = lines.take(line)
-            if not isinstance(found, str):
-                yield from ((path, number, nth, *row, None, None) for nth, row in enumerate(found))
-            elif not line.endswith(b"\n") and is_cut(line):
-                yield _said(path, number, CUT, f"{path}, line {number}")
-            else:
-                shown = line[:_SHOWN_CHARS].decode(errors="replace").rstrip("\n")
-                yield _said(path, number, PROBLEM, f"{path}, line {number}: {found}: {shown}")
-    except PACKING_ERRORS as error:
-        yield _said(path, number, PROBLEM, f"{path}: cannot be unpacked: {error}")
-
-
-def _said(path: str, number: int, remark: str, text: str) -> tuple[Any, ...]:
-    return (path, number, *[None] * 15, remark, text)
-
-
-def _lines_below(path: str, size: int) -> Iterator[bytes]:
-    with opened(path) as file:
-        left = size
-        for line in file:
-            if not is_packed(path):
-                line = line[:left]
-                left -= len(line)
-            if line:
-                yield line
-            if not left and not is_packed(path):
-                return
-
-
-class _Lines:
-    """The lines of one file, one after the other."""
-
-    def __init__(self, run: str | None) -> None:
-        self._run = run
-        #: the last line's, and those before
-        self._session: tuple[str, str] | None = None
-        self._ended: set[tuple[str, str]] = set()
-        self._poll = -1
-
-    def take(self, line: bytes) -> list[tuple[Any, ...]] | str:
-        """The columns of its records from `run` to `pseq`; or why it is none of a file of polls."""
-        row = object_of(line)
-        if isinstance(row, str):
-            return row
-        if (problem := problem_of_kinds(row, _FIELDS) or _problem_of(row, self._run)) is not None:
-            return problem
-        session = row["consumer"], row["session"]
-        if session != self._session:
-            if session in self._ended:
-                return f"session {row['session']} goes on behind another one"
-            if self._session is not None:
-                self._ended.add(self._session)
-            self._session, self._poll = session, -1
-        if row["poll"] < self._poll:
-            return f"poll {row['poll']} after poll {self._poll} of its session"
-        self._poll = row["poll"]
-        shared = tuple(row.get(name) for name in ("run", "consumer", "session", "poll", "topic", "topic_id"))
-        shared += (row["partition"], row.get("high_watermark"), row.get("t1"))
-        return [(*shared, *record, *(None,) * (5 - len(record))) for record in row["records"]]
-
-
-def _problem_of(row: Mapping[str, Any], run: str | None) -> str | None:
-    """Why fields of the right kinds are none of a line of this run; None when they are."""
-    if row.get("kind") != "poll":
-        return f"kind {row.get('kind')!r}: expected poll"
-    for name in ("run", "consumer", "session", "poll", "topic", "partition"):
-        if row.get(name) is None or row[name] == "":
-            return f"no {name}"
-    for name, least in (("poll", 0), ("partition", 0), ("high_watermark", -1)):
-        number = row.get(name)
-        if number is not None and number < least:
-            return f"{name} {number} cannot be"
-    if run is not None and row["run"] != run:
-        return f"is of run {row['run']}, the file begins with run {run}"
-    records = row.get("records")
-    if not isinstance(records, list):
-        return "no records"
-    return next((f"record {one!r} cannot be" for one in records if not _is_record(one)), None)
-
-
-def _is_record(found: Any) -> bool:
-    """True of [offset, leader_epoch, value_crc32c], perhaps with producer and pseq behind them."""
-    if not isinstance(found, list) or len(found) not in (3, 5):
-        return False
-    offset, leader_epoch, crc, *name = found
-    if not (is_number(offset, 63) and offset >= 0 and is_number(leader_epoch, 31) and leader_epoch >= -1):
-        return False
-    if crc is None:
-        return not name
-    if not (is_number(crc, 63) and 0 <= crc <= CRC_MAX):
-        return False
-    return not name or (
-        isinstance(name[0], str) and name[0] != "" and is_number(name[1], 63) and name[1] >= 0
-    )

@@ -14,7 +14,8 @@ import pyarrow as pa
 from holdfast.durability.cluster_look import TopicLook
 from holdfast.durability.ledger import Totals
 from holdfast.durability.ledger_files import UnreadableLedger, why_made_again
-from holdfast.durability.poll_files import CUT, POLL_SCHEMA, PROBLEM, read_polls
+from holdfast.durability.poll_files import POLL_SCHEMA, read_polls
+from holdfast.durability.poll_lines import CUT, PROBLEM
 from holdfast.durability.scale import Little, Scale
 from holdfast.durability.segment_source import arrow_schema
 

@@ -473,10 +473,10 @@ def _with_files_passed_over(spark: Any, verdict: Verdict, ledger: str) -> Verdic
     if not doubts:
         return verdict
     verdict = replace(verdict, doubts=(*verdict.doubts, *doubts))
-    never_sent = 0
-    if verdict.counts.get("unexpected"):
-        unexpected = spark.table("violations").where(F.col("class") == "unexpected")
-        never_sent = unexpected.where(F.col("detail") == NEVER_SENT).count()
+    never_sent = {}
+    if verdict.counts.get("unexpected") or verdict.counts.get("polled_unsent"):
+        unknown = spark.table("violations").where(F.col("detail").endswith(NEVER_SENT))
+        never_sent = {row["class"]: row["count"] for row in unknown.groupBy("class").count().collect()}
     return of_a_part_of_the_ledger(verdict, never_sent)
 
 

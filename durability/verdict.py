@@ -176,29 +176,27 @@ def inconclusive(reason: str, **known: Any) -> Verdict:
     return Verdict(counts={}, samples={}, facts={}, inconclusive=(reason,), **known)
 
 
-def of_a_part_of_the_ledger(verdict: Verdict, never_sent: int | None = None) -> Verdict:
+#: Classes of records that another part of the ledger may know -> what they are.
+_MAY_BE_KNOWN = {"unexpected": "records of the log", "polled_unsent": "polled records"}
+
+
+def of_a_part_of_the_ledger(verdict: Verdict, never_sent: Mapping[str, int] | None = None) -> Verdict:
     """The verdict on a ledger of which something was not read: a record that it does not know may be one of
-    those, so none is called polled_unsent, nor unexpected because of that. `never_sent`: how many unexpected
-    ones are; None: all may be."""
+    those, so none is called never sent. What else is unexpected or polled_unsent is sure all the same.
+    `never_sent`: how many of each class were called so; None: all may be."""
     counts, samples, doubts = dict(verdict.counts), dict(verdict.samples), []
-    unexpected = counts.get("unexpected", 0)
-    never_sent = unexpected if never_sent is None else never_sent
-    if never_sent:
-        doubts.append(
-            f"{never_sent} records of the log are not of what was read of the ledger: they may be of the rest"
-        )
-        rows = [row for row in samples.pop("unexpected", ()) if row["detail"] != NEVER_SENT]
-        counts["unexpected"] = unexpected - never_sent
-        if counts["unexpected"]:
-            samples["unexpected"] = rows
+    for name, words in _MAY_BE_KNOWN.items():
+        count = counts.get(name, 0)
+        unknown = count if never_sent is None else never_sent.get(name, 0)
+        if not unknown:
+            continue
+        doubts.append(f"{unknown} {words} are not of what was read of the ledger: they may be of the rest")
+        rows = [row for row in samples.pop(name, ()) if not row["detail"].endswith(NEVER_SENT)]
+        counts[name] = count - unknown
+        if counts[name]:
+            samples[name] = rows
         else:
-            del counts["unexpected"]
-    if polled := counts.get("polled_unsent", 0):
-        doubts.append(
-            f"{polled} polled records are not of what was read of the ledger: they may be of the rest"
-        )
-        del counts["polled_unsent"]
-        samples.pop("polled_unsent", None)
+            del counts[name]
     return replace(verdict, counts=counts, samples=samples, doubts=(*verdict.doubts, *doubts))
 
 

@@ -1,7 +1,7 @@
 """The verdict that a test asks for: Spark's where the extra `spark` is installed, else a plain check.
 
-The plain check reads the ledger and the topic in this process and knows eight classes; `holdfast validate`,
-in a process of its own, knows all of them and compares the replicas' files as well.
+The plain check reads the ledger and the topic in this process and knows thirteen classes; `holdfast
+validate`, in a process of its own, knows all of them and compares the replicas' files as well.
 """
 
 import importlib.util
@@ -9,8 +9,8 @@ import json
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,13 @@ from holdfast.durability.ledger_files import (
     sound_rows,
 )
 from holdfast.localcluster.nodes import ClusterError
+from holdfast.localcluster.plain_polls import (
+    PlainPoll,
+    SentAs,
+    check_polls,
+    judge_polls,
+    read_plain_polls,
+)
 from holdfast.protocol.id_text import encode_id
 from holdfast.protocol.topic_names import TopicPartition
 
@@ -137,6 +144,7 @@ class PlainLedger:
     sends: dict[tuple[str, str, int], Send]
     #: {topic: ids that acknowledged}; producers of older builds did not write them down
     topic_ids: dict[str, set[str]]
+    runs: set[str] = field(default_factory=set)
 
     @property
     def topics(self) -> set[str]:
@@ -155,6 +163,8 @@ async def plain_verdict(ledger: Path, bootstrap_servers: str, acked_min: int) ->
     """
     acked = 0
     try:
+        # first of all: what was polled was sent before, and lies below the ends that are asked for later
+        polls = read_plain_polls(ledger)
         first = read_ledger(ledger)
         acked = first.acked
         if acked < max(1, acked_min):
@@ -166,11 +176,13 @@ async def plain_verdict(ledger: Path, bootstrap_servers: str, acked_min: int) ->
         doubts = doubts_of_files(str(ledger))
         starts, records = await _served(bootstrap_servers, found.topics)
         # last: what was read is of the topic that has this id now
-        check_topic_ids(found.topic_ids, await _topic_ids(bootstrap_servers, found.topics))
+        topic_ids = await _topic_ids(bootstrap_servers, found.topics)
+        check_topic_ids(found.topic_ids, topic_ids)
         _check_partitions(found.sends, starts)
+        check_polls(polls, found.runs, topic_ids, starts)
     except (OSError, UnreadableLedger) as error:
         return _inconclusive(acked, f"ledger: {error}")
-    return judge_plain(found.sends, records, settled=settled, starts=starts, doubts=doubts)
+    return judge_plain(found.sends, records, settled=settled, starts=starts, doubts=doubts, polls=polls)
 
 
 def _inconclusive(acked: int, reason: str) -> ClusterVerdict:
@@ -179,18 +191,21 @@ def _inconclusive(acked: int, reason: str) -> ClusterVerdict:
 
 def judge_plain(
     sends: Mapping[tuple[str, str, int], Send],
-    records: Iterable[ConsumerRecord],
+    records: Collection[ConsumerRecord],
     *,
     settled: Mapping[TopicPartition, int] | None = None,
     starts: Mapping[TopicPartition, int] | None = None,
     doubts: tuple[str, ...] = (),
+    polls: Collection[PlainPoll] = (),
 ) -> ClusterVerdict:
     """Sends by (topic, producer, number) against all records of their topics.
 
     `settled`: the logs' ends before the ledger was read; the ledger need not know what lies behind, None for
     logs that nothing came to. `starts`: where the logs begin. `doubts`: what of the ledger was not read.
+    `polls`: what consumers were given.
     """
     wrong: list[tuple[str, str]] = []
+    is_of_a_part = bool(doubts)
     places: dict[tuple[str, str, int], list[tuple[int, int]]] = {}
     for record in records:
         at = f"{record.topic}-{record.partition} offset {record.offset}"
@@ -199,7 +214,7 @@ def judge_plain(
         if name is None or name not in sends:
             place = TopicPartition(record.topic, record.partition)
             is_known_end = settled is None or record.offset < settled.get(place, 0)
-            if is_known_end and not doubts:  # files that were passed over may have it
+            if is_known_end and not is_of_a_part:  # files that were passed over may have it
                 wrong.append(("unexpected", at))
             continue
         if sends[name].outcome == "fail":
@@ -232,6 +247,8 @@ def judge_plain(
             wrong.append(("lost", text))
         elif send.offset not in here:
             wrong.append(("moved", f"{text}: found at offset {here[0]}"))
+    sent = {name: SentAs(send.partition, send.crc, send.outcome == "fail") for name, send in sends.items()}
+    wrong += judge_polls(polls, sent, records, starts or {}, is_whole=not is_of_a_part)
     counts = Counter(name for name, _ in wrong)
     code = _LOST if counts["lost"] else _ANOMALY if wrong else _INCONCLUSIVE if doubts else _GOOD
     lines = tuple(f"{name}: {text}" for name, text in wrong[:_SAMPLES_MAX])
@@ -258,6 +275,7 @@ def read_ledger(path: Path) -> PlainLedger:
                 raise UnreadableLedger(f"{place}: {problem}")
             writer = row["topic"], row["producer"], row["run"]
             least, most = writers.get(writer, (row["pseq"], row["pseq"]))
+            found.runs.add(row["run"])
             writers[writer] = min(least, row["pseq"]), max(most, row["pseq"])
     check_writers([(topic, producer, *numbers, run) for (topic, producer, run), numbers in writers.items()])
     return found

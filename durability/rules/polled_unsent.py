@@ -5,6 +5,7 @@ Of values without a name only the served log can say what they should be (`polle
 """
 
 from holdfast.durability.rules.rule import Looks, Rule, told_of_poll
+from holdfast.durability.rules.unexpected import NEVER_SENT
 
 RULE = Rule(
     name="polled_unsent",
@@ -14,7 +15,7 @@ RULE = Rule(
     sql=f"""
         SELECT topic, partition, offset, run, producer, pseq, min(detail) AS detail
         FROM (SELECT *, {told_of_poll("what")} AS detail
-              FROM (SELECT p.*, CASE WHEN s.pseq IS NULL THEN 'never sent'
+              FROM (SELECT p.*, CASE WHEN s.pseq IS NULL THEN '{NEVER_SENT}'
                                      WHEN s.refused THEN 'was refused before the append'
                                      WHEN s.partition <> p.partition
                                          THEN concat('was sent to ', p.topic, '-', s.partition)

@@ -11,7 +11,8 @@ import pytest
 pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
 
 from holdfast.durability.ledger_files import ledger_files, passed_over, poll_files
-from holdfast.durability.poll_files import CUT, POLL_SCHEMA, PROBLEM, read_polls
+from holdfast.durability.poll_files import POLL_SCHEMA, read_polls
+from holdfast.durability.poll_lines import CUT, PROBLEM
 from holdfast.durability.segment_source import arrow_schema
 
 

@@ -76,12 +76,22 @@ def test_what_is_sure_of_a_part_of_the_ledger_stays_an_anomaly() -> None:
     whole = verdict(unexpected=7)
     unknown = {**whole.samples["unexpected"][0], "detail": "never sent"}
     whole = replace(whole, samples={"unexpected": [unknown, *whole.samples["unexpected"]]})
-    found = of_a_part_of_the_ledger(whole, 5)
+    found = of_a_part_of_the_ledger(whole, {"unexpected": 5})
     assert (found.exit_code, found.counts["unexpected"]) == (5, 2)
     assert [row["detail"] for row in found.samples["unexpected"]] == ["why"]
     assert found.doubts[0].startswith("5 records of the log are not of what was read")
-    assert of_a_part_of_the_ledger(whole, 0) == whole
-    assert "unexpected" not in of_a_part_of_the_ledger(whole, 7).counts
+    assert of_a_part_of_the_ledger(whole, {}) == whole
+    assert "unexpected" not in of_a_part_of_the_ledger(whole, {"unexpected": 7}).counts
+
+
+def test_of_polled_records_too_only_those_that_were_never_sent_are_in_doubt() -> None:
+    whole = verdict(polled_unsent=3)
+    unknown = {**whole.samples["polled_unsent"][0], "detail": "consumer c, session s, poll 1: never sent"}
+    whole = replace(whole, samples={"polled_unsent": [unknown, *whole.samples["polled_unsent"]]})
+    found = of_a_part_of_the_ledger(whole, {"polled_unsent": 2})
+    assert (found.exit_code, found.counts["polled_unsent"]) == (5, 1)
+    assert [row["detail"] for row in found.samples["polled_unsent"]] == ["why"]
+    assert found.doubts[0].startswith("2 polled records are not of what was read")
 
 
 def test_a_record_of_another_client_is_named_by_its_value() -> None:

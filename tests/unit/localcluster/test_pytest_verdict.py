@@ -1,6 +1,7 @@
 """The plain check of the pytest plugin: a ledger against records, without a cluster."""
 
 import gzip
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -262,3 +263,20 @@ async def test_a_send_to_a_partition_that_there_is_not_makes_the_ledger_unreadab
     verdict = await plain_verdict(tmp_path, "unused:1", 1)
     assert (verdict.exit_code, verdict.counts) == (6, {}), str(verdict)
     assert "a send to t-3, which has 1 partitions" in str(verdict)
+
+
+async def test_what_consumers_were_given_is_judged_when_it_was_written_down(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "run.p.jsonl").write_text(GOOD)
+    FakeTopic(monkeypatch, [record(5, value(0))])
+    read = {"kind": "poll", "run": "run", "consumer": "c", "session": "s", "poll": 0, "topic": "t"}
+    read |= {"partition": 0, "high_watermark": 6, "records": [[5, 3, value_crc32c(value(0)), "p", 0]]}
+    path = tmp_path / "c.polls.jsonl"
+    path.write_text(json.dumps(read))
+    assert (await plain_verdict(tmp_path, "unused:1", 1)).is_good
+    path.write_text(json.dumps(read) + "\n" + json.dumps(read | {"poll": 1}))
+    assert (await plain_verdict(tmp_path, "unused:1", 1)).counts == {"polled_again": 1}
+    path.write_text(json.dumps(read | {"topic": "u"}))
+    verdict = await plain_verdict(tmp_path, "unused:1", 1)
+    assert (verdict.exit_code, "polls of topic u" in str(verdict)) == (6, True), str(verdict)
