@@ -45,16 +45,15 @@ def ledger_sums(spark: Any, sizes: Mapping[str, int]) -> tuple[LedgerSums, list[
 
 def _sums_of_lines(ranges: Sequence[LedgerRange]) -> tuple[LedgerSums, set[Remark]]:
     found, remarks = LedgerSums(), set[Remark]()
-    for wanted in ranges:
-        for rows in read_lines(wanted):
-            if isinstance(rows, EvenLines):
-                found.add_even(rows)
-                continue
-            if rows["kind"][0].as_py() <= PAIR:
-                found.add(rows)
-                continue
-            said = (rows[name].to_pylist() for name in ("kind", "t0", "run", "topic"))
-            remarks.update(Remark(*row) for row in zip(*said, strict=True))
+    for rows in read_lines(ranges):
+        if isinstance(rows, EvenLines):
+            found.add_even(rows)
+            continue
+        if rows["kind"][0].as_py() <= PAIR:
+            found.add(rows)
+            continue
+        said = (rows[name].to_pylist() for name in ("kind", "t0", "run", "topic"))
+        remarks.update(Remark(*row) for row in zip(*said, strict=True))
     return found, remarks
 
 

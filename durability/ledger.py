@@ -255,12 +255,7 @@ def forget_sends(spark: Any) -> None:
 def _lines(spark: Any, sizes: Mapping[str, int], *, is_foreign: bool) -> Any:
     """All lines as a DataFrame; few are read here and now, which is sooner done than Spark can plan."""
     if sum(sizes.values()) <= SMALL_BYTES:
-        batches = [
-            batch
-            for ranges in plan(sizes, 1, is_foreign=is_foreign)
-            for wanted in ranges
-            for batch in read_rows(wanted)
-        ]
+        batches = [batch for ranges in plan(sizes, 1, is_foreign=is_foreign) for batch in read_rows(ranges)]
         return spark.createDataFrame(pa.Table.from_batches(batches, schema=ROWS))
     return (
         spark.read.format("holdfast.ledger")

@@ -84,6 +84,8 @@ _SHOWN_CHARS = 120
 _ROWS_AT_A_TIME = 1 << 17
 #: Bytes that are parsed at a time.
 BLOCK_BYTES = 8 << 20
+#: Files up to this are parsed together: a block costs as much as some thousand lines.
+_FEW_BYTES = 64 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +102,7 @@ class LedgerRange:
 
 
 class SendOrder(NamedTuple):
-    """The answered sends of one producer to one partition in one block."""
+    """The answered sends of one producer to one partition in one block, or some that follow each other."""
 
     producer: str
     topic: str
@@ -138,53 +140,70 @@ class _Seen:
     pairs: bool = True
     #: (topic, topic id)
     topic_ids: set[tuple[str, str]] = field(default_factory=set)
-    #: by block
-    orders: list[list[SendOrder]] = field(default_factory=list)
+    #: {producer, topic and partition: blocks of them, of which none begins where the one before it ends}
+    orders: dict[tuple[str, str, int], list[SendOrder]] = field(default_factory=dict)
+
+    def take_orders(self, orders: Iterable[SendOrder]) -> None:
+        """Those of a further block."""
+        for order in orders:
+            found = self.orders.setdefault(order[:3], [order])
+            before = found[-1]
+            if before is order:
+                continue
+            follows = before.last_pseq < order.first_pseq and before.highest_offset < order.lowest_offset
+            if before.rises and order.rises and follows:
+                ends = {"last_pseq": order.last_pseq, "highest_offset": order.highest_offset}
+                found[-1] = before._replace(**ends)
+            else:
+                found.append(order)
 
 
-def read_rows(wanted: LedgerRange) -> Iterator[pa.RecordBatch]:
-    """The rows of a range in the columns of ROWS. Raises: OSError."""
+def read_rows(ranges: Iterable[LedgerRange]) -> Iterator[pa.RecordBatch]:
+    """The rows of these ranges in the columns of ROWS. Raises: OSError."""
     seen = _Seen()
-    if is_arrow(wanted.path):
-        yield from _arrow_rows(wanted, seen)
-        yield from _remarks(seen)
-        return
-    for block in _blocks(wanted):
-        if isinstance(block, str):
-            yield _said(PROBLEM, [block])
-        elif wanted.is_foreign:
-            yield from _foreign_rows(wanted, block, seen)
-        else:
-            yield from _rows_of(wanted, block, seen)
+    few, others = _few_and_others(ranges)
+    yield from _rows_of_few(few, seen)
+    for wanted in others:
+        if is_arrow(wanted.path):
+            yield from _arrow_rows(wanted, seen)
+            continue
+        for block in _blocks(wanted):
+            if isinstance(block, str):
+                yield _said(PROBLEM, [block])
+            elif wanted.is_foreign:
+                yield from _foreign_rows(wanted, block, seen)
+            else:
+                yield from _rows_of(wanted, block, seen)
     yield from _remarks(seen)
 
 
-def read_lines(wanted: LedgerRange) -> Iterator[EvenLines | pa.RecordBatch]:
+def read_lines(ranges: Iterable[LedgerRange]) -> Iterator[EvenLines | pa.RecordBatch]:
     """The same, with blocks of undisturbed lines as they are. Raises: OSError."""
     seen = _Seen(pairs=False)
-    if is_arrow(wanted.path):
-        yield from _arrow_rows(wanted, seen)
-        yield from _remarks(seen)
-        return
-    for block in _blocks(wanted):
-        lines = None if isinstance(block, str) else read_even_lines(block.data)
-        if isinstance(block, str):
-            yield _said(PROBLEM, [block])
-        elif lines is None or lines.run != wanted.run:
-            yield from _rows_of(wanted, block, seen)
-        else:
-            seen.topic_ids |= {(lines.topic, topic_id) for topic_id in lines.topic_ids}
-            count = len(lines.answers["pseq"]) if lines.answers else 0
-            names = {"producer": pa.repeat(lines.producer, count), "topic": pa.repeat(lines.topic, count)}
-            seen.orders.append(_orders(pa.table(names | lines.answers)) if count else [])
-            yield lines
+    few, others = _few_and_others(ranges)
+    yield from _rows_of_few(few, seen)
+    for wanted in others:
+        if is_arrow(wanted.path):
+            yield from _arrow_rows(wanted, seen)
+            continue
+        for block in _blocks(wanted):
+            lines = None if isinstance(block, str) else read_even_lines(block.data)
+            if isinstance(block, str):
+                yield _said(PROBLEM, [block])
+            elif lines is None or lines.run != wanted.run:
+                yield from _rows_of(wanted, block, seen)
+            else:
+                seen.topic_ids |= {(lines.topic, topic_id) for topic_id in lines.topic_ids}
+                count = len(lines.answers["pseq"]) if lines.answers else 0
+                names = {"producer": pa.repeat(lines.producer, count), "topic": pa.repeat(lines.topic, count)}
+                seen.take_orders(_orders(pa.table(names | lines.answers)) if count else [])
+                yield lines
     yield from _remarks(seen)
 
 
 def _remarks(seen: "_Seen") -> Iterator[pa.RecordBatch]:
-    orders = [json.dumps(order) for order in seen.orders if order]
-    if orders:
-        yield _said(ORDER, orders)
+    if seen.orders:
+        yield _said(ORDER, [json.dumps([order for found in seen.orders.values() for order in found])])
     if seen.topic_ids:
         ids = sorted(seen.topic_ids)
         yield _said(TOPIC_ID, [topic_id for _, topic_id in ids], [topic for topic, _ in ids])
@@ -224,22 +243,68 @@ def _blocks(wanted: LedgerRange) -> Iterator[_Block | str]:
             position += len(data)
 
 
+# --- small files together ------------------------------------------------------------------------------
+
+
+def _few_and_others(ranges: Iterable[LedgerRange]) -> tuple[list[LedgerRange], list[LedgerRange]]:
+    """(whole files of few lines, the rest)."""
+    few: list[LedgerRange] = []
+    others: list[LedgerRange] = []
+    for wanted in ranges:
+        is_few = wanted.run is not None and wanted.start == 0 and wanted.end <= _FEW_BYTES
+        is_plain = not (wanted.is_foreign or is_arrow(wanted.path) or is_packed(wanted.path))
+        (few if is_few and is_plain else others).append(wanted)
+    return few, others
+
+
+def _rows_of_few(files: Iterable[LedgerRange], seen: _Seen) -> Iterator[pa.RecordBatch]:
+    """Blocks of files of one run that follow each other, as far as they are sound."""
+    waiting: list[tuple[LedgerRange, _Block]] = []
+    held = 0
+    for wanted in files:
+        if waiting and (waiting[0][0].run != wanted.run or held >= BLOCK_BYTES):
+            yield from _rows_together(waiting, seen)
+            waiting, held = [], 0
+        for block in _blocks(wanted):
+            assert not isinstance(block, str), "only packed files cannot be unpacked"
+            if block.is_cut:
+                yield from _rows_of(wanted, block, seen)
+                continue
+            waiting.append((wanted, block))
+            held += len(block.data)
+    if waiting:
+        yield from _rows_together(waiting, seen)
+
+
+def _rows_together(few: list[tuple[LedgerRange, _Block]], seen: _Seen) -> Iterator[pa.RecordBatch]:
+    """The rows of blocks of one run; where something is wrong, of one after another."""
+    lines = _sound_lines(b"".join(block.data for _, block in few), few[0][0].run)
+    if lines is not None:
+        yield from _converted(lines, seen)
+        return
+    for wanted, block in few:
+        yield from _rows_of(wanted, block, seen)
+
+
 # --- blocks -> rows ------------------------------------------------------------------------------------
 
 
 def _rows_of(wanted: LedgerRange, block: _Block, seen: _Seen) -> Iterator[pa.RecordBatch]:
+    lines = _sound_lines(block.data, wanted.run)
+    if lines is None:
+        yield from _rows_one_by_one(wanted, block, seen)
+    else:
+        yield from _converted(lines, seen)
+
+
+def _sound_lines(data: bytes, run: str | None) -> pa.Table | None:
+    """The lines, when nothing is wrong with any of them."""
     try:
-        block.data.decode()  # Arrow's reader takes any bytes for text
-        lines = _parsed(block.data)
+        data.decode()  # Arrow's reader takes any bytes for text
+        lines = _parsed(data)
     except (UnicodeDecodeError, pa.ArrowInvalid):
-        yield from _rows_one_by_one(wanted, block, seen)
-        return
-    if lines.num_rows == 0:
-        return
-    if not _is_sound(lines, wanted.run):
-        yield from _rows_one_by_one(wanted, block, seen)
-        return
-    yield from _converted(lines, seen)
+        return None
+    return lines if lines.num_rows == 0 or _is_sound(lines, run) else None
 
 
 def _parsed(data: bytes) -> pa.Table:
@@ -307,6 +372,8 @@ def _any(mask: Any) -> bool:
 
 
 def _converted(lines: pa.Table, seen: _Seen) -> Iterator[pa.RecordBatch]:
+    if lines.num_rows == 0:
+        return
     ids = lines["topic_id"]
     if ids.null_count < len(ids):
         named = lines.select(["topic", "topic_id"]).filter(pc.is_valid(ids)).group_by(["topic", "topic_id"])
@@ -319,35 +386,38 @@ def _converted(lines: pa.Table, seen: _Seen) -> Iterator[pa.RecordBatch]:
             column = pc.add(pc.index_in(column, value_set=words), pa.scalar(1, pa.int32()))
         columns.append(column)
     rows = pa.table(columns, schema=ROWS).combine_chunks()
-    seen.orders.append(_orders(rows))
+    seen.take_orders(_orders(rows))
     yield from (_paired(rows) if seen.pairs else rows).to_batches()
 
 
 def _orders(rows: pa.Table) -> list[SendOrder]:
-    """The answered sends of a block by partition, which spares a sort of all sends later. A block of several
-    producers or topics says that it does not know."""
+    """The answered sends of a block by producer and partition, which spares a sort of all sends later."""
     answers = rows.filter(pc.fill_null(pc.greater_equal(rows["offset"], 0), False))
     if not len(answers):
         return []
-    producer, topic = (pc.unique(answers[name]) for name in ("producer", "topic"))
-    if len(producer) != 1 or len(topic) != 1:
-        return [SendOrder("", "", 0, 0, 0, 0, 0, rises=False)]
+    producers, topics = (pc.unique(answers[name]) for name in ("producer", "topic"))
+    of_producer = pc.index_in(answers["producer"], value_set=producers).to_numpy()
+    writers = of_producer * len(topics) + pc.index_in(answers["topic"], value_set=topics).to_numpy()
     pseqs, partitions, offsets = (answers[name].to_numpy() for name in ("pseq", "partition", "offset"))
-    by_place = np.lexsort((pseqs, partitions))
-    pseqs, partitions, offsets = pseqs[by_place], partitions[by_place], offsets[by_place]
-    cuts: Any = np.flatnonzero(np.diff(partitions)) + 1
+    by_place = np.lexsort((pseqs, partitions, writers))
+    writers, pseqs, partitions, offsets = (
+        column[by_place] for column in (writers, pseqs, partitions, offsets)
+    )
+    cuts: Any = np.flatnonzero((np.diff(writers) != 0) | (np.diff(partitions) != 0)) + 1
+    starts = np.concatenate(([0], cuts))
+    ends = np.concatenate((cuts, [len(pseqs)]))
+    # steps from one answer to the next that do not rise, but for those from one partition to another
+    falls: Any = np.concatenate(([False], (np.diff(offsets) <= 0) | (np.diff(pseqs) <= 0)))
+    falls[starts] = False
+    producer_of, topic_of = producers.to_pylist(), topics.to_pylist()
+    columns = (
+        writers[starts], partitions[starts], pseqs[starts], pseqs[ends - 1],
+        np.minimum.reduceat(offsets, starts), np.maximum.reduceat(offsets, starts),
+        ~np.logical_or.reduceat(falls, starts),
+    )  # fmt: skip
     return [
-        SendOrder(
-            producer[0].as_py(),
-            topic[0].as_py(),
-            int(partitions[start]),
-            int(pseqs[start]),
-            int(pseqs[end - 1]),
-            int(offsets[start:end].min()),
-            int(offsets[start:end].max()),
-            rises=bool((np.diff(offsets[start:end]) > 0).all() and (np.diff(pseqs[start:end]) > 0).all()),
-        )
-        for start, end in pairwise([0, *cuts.tolist(), len(pseqs)])
+        SendOrder(producer_of[writer // len(topic_of)], topic_of[writer % len(topic_of)], *rest)
+        for writer, *rest in zip(*(column.tolist() for column in columns), strict=True)
     ]
 
 

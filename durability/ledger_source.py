@@ -102,8 +102,7 @@ class LedgerStreamReader(DataSourceStreamReader):
         return [LedgerPartition(ranges)] if ranges else []
 
     def read(self, partition: LedgerPartition) -> Iterator[pa.RecordBatch]:
-        for wanted in partition.ranges:
-            yield from read_rows(wanted)
+        yield from read_rows(partition.ranges)
 
 
 def _check_read(path: str, was_read: int) -> None:
@@ -167,8 +166,7 @@ class LedgerReader(DataSourceReader):
         return [LedgerPartition(ranges) for ranges in planned or [[]]]
 
     def read(self, partition: LedgerPartition) -> Iterator[pa.RecordBatch]:
-        for wanted in partition.ranges:
-            yield from read_rows(wanted)
+        yield from read_rows(partition.ranges)
 
 
 def _run(path: str) -> str | None:

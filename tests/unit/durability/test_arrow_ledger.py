@@ -44,7 +44,7 @@ PAIRS = [line for pair in zip(SENDS, ANSWERS, strict=True) for line in pair]
 def rows_of(path: Path) -> list[dict[str, Any]]:
     run = run_of(str(path)) if path.suffix == ".arrows" else "run"
     wanted = LedgerRange(str(path), 0, path.stat().st_size, run)
-    rows = [row for batch in read_rows(wanted) for row in batch.to_pylist()]
+    rows = [row for batch in read_rows([wanted]) for row in batch.to_pylist()]
     return sorted(rows, key=lambda row: json.dumps(row, sort_keys=True))
 
 
@@ -126,7 +126,7 @@ def test_a_batch_that_was_not_whole_when_the_size_was_looked_up_is_cut(tmp_path:
     path.write_bytes(b"".join(parts))
     size = sum(map(len, parts[:3]))
     wanted = LedgerRange(str(path), 0, size + 9, "run")
-    rows = [row for batch in read_rows(wanted) for row in batch.to_pylist()]
+    rows = [row for batch in read_rows([wanted]) for row in batch.to_pylist()]
     assert [row["pseq"] for row in rows if row["kind"] == PAIR] == [0, 1]
     assert [row["run"] for row in rows if row["kind"] == TORN] == [f"{path}, batch at byte {size}"]
 
@@ -341,7 +341,7 @@ def planned(path: Path) -> list[tuple[int, int]]:
 def read_in_ranges(path: Path) -> list[dict[str, Any]]:
     parts = plan({str(path): path.stat().st_size}, 1000)
     rows = [
-        row for part in parts for wanted in part for batch in read_rows(wanted) for row in batch.to_pylist()
+        row for part in parts for wanted in part for batch in read_rows([wanted]) for row in batch.to_pylist()
     ]
     of_lines = [row for row in rows if row["kind"] in (INVOKE, COMPLETE, PAIR, TORN, PROBLEM)]
     return sorted(of_lines, key=lambda row: json.dumps(row, sort_keys=True))

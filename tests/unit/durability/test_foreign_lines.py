@@ -96,7 +96,7 @@ def test_json_that_is_nested_too_deeply_is_named_and_is_no_cut_line(tmp_path: Pa
     rows = [
         row
         for is_foreign in (True, False)
-        for batch in read_rows(LedgerRange(str(path), 0, path.stat().st_size, is_foreign=is_foreign))
+        for batch in read_rows([LedgerRange(str(path), 0, path.stat().st_size, is_foreign=is_foreign)])
         for row in batch.to_pylist()
     ]
     said = [row["run"] for row in rows if row["kind"] in (PROBLEM, TORN)]
@@ -120,7 +120,7 @@ def test_topic_ids_of_all_lines_are_told(tmp_path: Path) -> None:
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     rows = [
         row
-        for batch in read_rows(LedgerRange(str(path), 0, path.stat().st_size, is_foreign=True))
+        for batch in read_rows([LedgerRange(str(path), 0, path.stat().st_size, is_foreign=True)])
         for row in batch.to_pylist()
         if row["pseq"] == -TOPIC_ID
     ]
@@ -133,7 +133,7 @@ def test_lines_are_named_and_only_the_last_may_be_cut(tmp_path: Path) -> None:
     path.write_text(good + "rubbish\n" + good + '{"kind":')
     rows = [
         row
-        for batch in read_rows(LedgerRange(str(path), 0, path.stat().st_size, is_foreign=True))
+        for batch in read_rows([LedgerRange(str(path), 0, path.stat().st_size, is_foreign=True)])
         for row in batch.to_pylist()
     ]
     assert [row["run"] for row in rows if row["kind"] == PROBLEM] == [f"{path}, line 2: no JSON: rubbish"]

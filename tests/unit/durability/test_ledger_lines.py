@@ -41,7 +41,7 @@ def rows_of(path: Path, *cuts: int) -> list[dict[str, Any]]:
     return [
         row
         for start, end in zip([0, *ends[:-1]], ends, strict=True)
-        for batch in read_rows(LedgerRange(str(path), start, end, run))
+        for batch in read_rows([LedgerRange(str(path), start, end, run)])
         for row in batch.to_pylist()
         if row["kind"] != ORDER
     ]
@@ -53,7 +53,7 @@ def is_in_order(path: Path, *cuts: int) -> bool:
     return surely_in_order(
         row["run"]
         for start, end in zip([0, *ends[:-1]], ends, strict=True)
-        for batch in read_rows(LedgerRange(str(path), start, end, run))
+        for batch in read_rows([LedgerRange(str(path), start, end, run)])
         for row in batch.to_pylist()
         if row["kind"] == ORDER
     )
@@ -84,11 +84,6 @@ def test_the_order_of_answers_is_known_without_a_sort_of_all_sends(
     assert is_in_order(path) is expected
     if lines:
         assert is_in_order(path, len(lines[0])) is expected, "each range says its part"
-
-
-def test_of_a_block_with_several_producers_nothing_is_said(tmp_path: Path) -> None:
-    other = answer(1, 6, rows=RowWriter("run", "q"))
-    assert not is_in_order(written(tmp_path, answer(0, 5) + other))
 
 
 def written(folder: Path, text: str) -> Path:
@@ -227,7 +222,7 @@ def test_a_ledger_all_of_whose_text_is_no_unicode_is_named(tmp_path: Path, text:
     run = first_run(str(path))
     assert run is None
     for read in (read_rows, read_lines):
-        (found,) = read(LedgerRange(str(path), 0, path.stat().st_size, run))
+        (found,) = read([LedgerRange(str(path), 0, path.stat().st_size, run)])
         assert isinstance(found, pa.RecordBatch)
         assert found.column("kind").to_pylist() == [PROBLEM] * 8
 
@@ -302,3 +297,84 @@ def test_a_topic_id_is_said_once(tmp_path: Path) -> None:
     assert [(row["topic"], row["run"]) for row in rows if row["kind"] == TOPIC_ID] == [
         ("t", "AAAAAAAAAAAAAAAAAAAABw")
     ]
+
+
+# --- many files ----------------------------------------------------------------------------------------
+
+
+def write_many(folder: Path, count: int, run: str = "run") -> list[Path]:
+    """Files of a producer each, with two sends and their answers."""
+    made = []
+    for number in range(count):
+        rows, path = RowWriter(run, f"p{number}"), folder / f"{run}.p{number}.jsonl"
+        sends = [rows.invoke(pseq, "t", pseq, 1000 + number, -1, 10) for pseq in range(2)]
+        path.write_text("".join(sends + [answer(pseq, number, pseq, rows) for pseq in range(2)]))
+        made.append(path)
+    return made
+
+
+def range_of(path: Path) -> LedgerRange:
+    return LedgerRange(str(path), 0, path.stat().st_size, first_run(str(path)))
+
+
+def sums_of(row: dict[str, Any]) -> tuple[int, int, int]:
+    """(sends, answers, offsets)."""
+    return row["kind"] in (INVOKE, PAIR), row["kind"] in (COMPLETE, PAIR), row["offset"] or 0
+
+
+@pytest.mark.parametrize("read", [read_rows, read_lines])
+def test_small_files_are_parsed_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, read: Any) -> None:
+    blocks: list[bytes] = []
+    parse = ledger_lines._parsed
+
+    def parsed(data: bytes) -> Any:
+        blocks.append(data)
+        return parse(data)
+
+    monkeypatch.setattr(ledger_lines, "_parsed", parsed)
+    files = [*write_many(tmp_path, 30), *write_many(tmp_path, 30, "other")]
+    rows = [row for batch in read([range_of(path) for path in files]) for row in batch.to_pylist()]
+    found = [row for row in rows if row["kind"] in (INVOKE, COMPLETE, PAIR)]
+    assert len(blocks) == 2, "one for each run"
+    assert [sum(item) for item in zip(*map(sums_of, found), strict=True)] == [120, 120, 120 * 29 // 2]
+
+
+@pytest.mark.parametrize("read", [read_rows, read_lines])
+def test_what_is_wrong_with_one_of_many_small_files_is_told_of_that_file(tmp_path: Path, read: Any) -> None:
+    files = write_many(tmp_path, 5)
+    with files[1].open("a") as file:
+        file.write("nothing\n")
+    with files[3].open("a") as file:
+        file.write('{"kind":"comp')
+    rows = [row for batch in read([range_of(path) for path in files]) for row in batch.to_pylist()]
+    assert [row["run"] for row in rows if row["kind"] == PROBLEM] == [f"{files[1]}, line 5: no JSON: nothing"]
+    assert [row["run"] for row in rows if row["kind"] == TORN] == [f"{files[3]}, line 5"]
+    producers = {row["producer"] for row in rows if row["kind"] in (INVOKE, COMPLETE, PAIR)}
+    assert producers == {f"p{number}" for number in range(5)}
+
+
+@pytest.mark.parametrize("read", [read_rows, read_lines])
+@pytest.mark.parametrize(("offset", "expected"), [(7, True), (5, False), (4, False)])
+def test_lines_of_several_producers_tell_of_each_whether_it_is_in_order(
+    tmp_path: Path, offset: int, expected: bool, read: Any
+) -> None:
+    other = RowWriter("run", "q")
+    lines = [answer(0, 5), answer(0, 90, rows=other), answer(1, 6, 1, other), answer(2, offset), answer(3, 8)]
+    path = written(tmp_path, "".join(lines))
+    rows = [row for batch in read([range_of(path)]) for row in batch.to_pylist()]
+    assert surely_in_order(row["run"] for row in rows if row["kind"] == ORDER) is expected
+
+
+def test_what_is_said_of_the_order_of_many_blocks_is_short(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ledger_lines, "BLOCK_BYTES", 300)
+    monkeypatch.setattr(ledger_lines, "_FEW_BYTES", 0)
+    path = written(tmp_path, "".join(answer(n, n) for n in range(50)))
+    (said,) = [
+        row["run"]
+        for batch in read_rows([range_of(path)])
+        for row in batch.to_pylist()
+        if row["kind"] == ORDER
+    ]
+    assert json.loads(said) == [["p", "t", 0, 0, 49, 0, 49, True]]
