@@ -4,7 +4,7 @@ Owns the consumer of the range and what becomes of batches that the driver has n
 """
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -41,11 +41,20 @@ def spark_partitions(options: ReadOptions, ranges: list[OffsetRange]) -> list[Ra
 
 
 def read_partition(
-    options: ReadOptions, partition: RangePartition, columns: Columns
+    options: ReadOptions, partition: RangePartition, columns: Columns | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """All records of one Spark partition. Raises: as `read_range`."""
-    for wanted in partition.ranges:
-        yield from read_range(options, wanted, columns)
+    """All records of one Spark partition.
+
+    Raises: ClientError (NoSuchOffset and DataLost with failOnDataLoss, TimedOut without progress),
+    CorruptBatch.
+    """
+    columns = columns_of(options) if columns is None else columns
+    ranges = [wanted for wanted in partition.ranges if wanted.start < wanted.end]
+    if options.replica_id is not None:
+        for wanted in ranges:
+            yield from _read_replica(options, wanted, columns)
+    elif ranges:
+        yield from _read_leaders(options, ranges, columns)
 
 
 def columns_of(options: ReadOptions) -> Columns:
@@ -63,52 +72,61 @@ def columns_of(options: ReadOptions) -> Columns:
 def read_range(
     options: ReadOptions, wanted: OffsetRange, columns: Columns | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """The records of one range.
+    """The records of one range. Raises: as `read_partition`."""
+    return read_partition(options, RangePartition((wanted,)), columns)
 
-    Raises: ClientError (NoSuchOffset and DataLost with failOnDataLoss, TimedOut without progress),
-    CorruptBatch.
-    """
-    if wanted.start >= wanted.end:
-        return
-    columns = columns_of(options) if columns is None else columns
-    if options.replica_id is not None:
-        for batches in replica_batches(options, wanted, POLL_BYTES):
-            yield from to_arrow(
-                batches,
-                *(wanted.topic, wanted.partition, wanted.start, wanted.end),
-                columns,
-                keeps_damaged=options.keeps_damaged,
-            )
-        return
+
+def _read_replica(options: ReadOptions, wanted: OffsetRange, columns: Columns) -> Iterator[pa.RecordBatch]:
+    for batches in replica_batches(options, wanted, POLL_BYTES):
+        yield from to_arrow(
+            batches,
+            *(wanted.topic, wanted.partition, wanted.start, wanted.end),
+            columns,
+            keeps_damaged=options.keeps_damaged,
+        )
+
+
+def _read_leaders(
+    options: ReadOptions, ranges: Sequence[OffsetRange], columns: Columns
+) -> Iterator[pa.RecordBatch]:
+    """One range after another through the same connections: of many small ones these would be most of the
+    work."""
     loop = OwnLoop()
     consumer = _consumer(loop.runtime, options)
     try:
-        loop.run(_begin(consumer, wanted))
-        offset = wanted.start
-        while offset < wanted.end:
-            batches = loop.run(consumer.poll_batches(POLL_BYTES, options.poll_timeout_ms))
-            topic_id = consumer.topic_id((wanted.topic, wanted.partition))
-            if topic_id is not None and is_another_topic(wanted, topic_id.hex(), options.fail_on_data_loss):
-                return
-            if not batches:
-                raise TimedOut(
-                    f"{wanted.topic}-{wanted.partition}: nothing came from offset {offset} on within "
-                    f"{options.poll_timeout_ms} ms, up to {wanted.end} was expected"
-                )
-            yield from to_arrow(
-                _as_planned(options, wanted, batches) if wanted.epochs else batches,
-                wanted.topic,
-                wanted.partition,
-                offset,
-                wanted.end,
-                columns,
-                keeps_damaged=options.keeps_damaged,
-            )
-            assert batches[-1].header.next_offset > offset, "an answer without progress"
-            offset = batches[-1].header.next_offset
+        for wanted in ranges:
+            yield from _read_leader(loop, consumer, options, wanted, columns)
     finally:
         loop.run(_close(loop.runtime, consumer))
         loop.close()
+
+
+def _read_leader(
+    loop: OwnLoop, consumer: Consumer, options: ReadOptions, wanted: OffsetRange, columns: Columns
+) -> Iterator[pa.RecordBatch]:
+    loop.run(_begin(consumer, wanted))
+    offset = wanted.start
+    while offset < wanted.end:
+        batches = loop.run(consumer.poll_batches(POLL_BYTES, options.poll_timeout_ms))
+        topic_id = consumer.topic_id((wanted.topic, wanted.partition))
+        if topic_id is not None and is_another_topic(wanted, topic_id.hex(), options.fail_on_data_loss):
+            return
+        if not batches:
+            raise TimedOut(
+                f"{wanted.topic}-{wanted.partition}: nothing came from offset {offset} on within "
+                f"{options.poll_timeout_ms} ms, up to {wanted.end} was expected"
+            )
+        yield from to_arrow(
+            _as_planned(options, wanted, batches) if wanted.epochs else batches,
+            wanted.topic,
+            wanted.partition,
+            offset,
+            wanted.end,
+            columns,
+            keeps_damaged=options.keeps_damaged,
+        )
+        assert batches[-1].header.next_offset > offset, "an answer without progress"
+        offset = batches[-1].header.next_offset
 
 
 def _as_planned(options: ReadOptions, wanted: OffsetRange, batches: list[FetchedBatch]) -> list[FetchedBatch]:

@@ -8,8 +8,10 @@ import pytest
 from pyspark.errors import PySparkException
 
 from holdfast.client.core.errors import ClientError
+from holdfast.durability import range_reader
 from holdfast.durability.core.positions import DataLost
-from holdfast.durability.read_options import BadOption, parse_options
+from holdfast.durability.range_reader import RangePartition, read_partition
+from holdfast.durability.read_options import BadOption, Mode, OffsetRange, parse_options
 from holdfast.durability.source import plan_ranges
 from holdfast.protocol.record_batch import Record, encode_batch
 from holdfast.protocol.topic_names import OFFSETS_TOPIC
@@ -139,6 +141,28 @@ def test_a_schema_leaves_columns_out_and_cannot_name_others(spark: Any, node: Pl
     assert reader("offset long, partition int").filter("partition = 1").count() == 30
     with pytest.raises(PySparkException, match="there is no column ofset"):
         reader("ofset long").count()
+
+
+def test_ranges_of_one_task_are_read_through_the_same_connections(
+    node: PlantedLogs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a topic with some hundred partitions and few records these would be nearly all of the work."""
+    made = []
+    make = range_reader._consumer
+    monkeypatch.setattr(range_reader, "_consumer", lambda *given: made.append(make(*given)) or made[-1])
+    options = parse_options({"kafka.bootstrap.servers": node.address, "subscribe": "t,other"}, Mode.BATCH)
+    planned = [*plan_ranges(options), OffsetRange("t", 0, 15, 20)]
+    found = [
+        (row["topic"], row["partition"], row["offset"])
+        for batch in read_partition(options, RangePartition(tuple(planned)))
+        for row in batch.to_pylist()
+    ]
+    wanted = [
+        (item.topic, item.partition, offset) for item in planned for offset in range(item.start, item.end)
+    ]
+    assert sorted(found) == sorted(wanted)
+    assert len(wanted) == 100 + 30 + 10 + 5
+    assert len(made) == 1
 
 
 def test_filters_on_partition_offset_and_timestamp_leave_ranges_out(spark: Any, node: PlantedLogs) -> None:
