@@ -3,13 +3,17 @@ and the verdict on few sends in a session that is warm.
 
 Back of an envelope: the verdict reads the topic as the bare source does, two ledger lines a record beside it,
 and adds both up. The floor: half of the source's own rate at a million sends, and two seconds for few.
-What a new session does first is slow in Spark and said beside the runs that count.
+What a new session does first is slow in Spark and said beside the runs that count: each is run once before
+them. Of source and verdict the one that was second in a run is first in the next. On a machine that does
+something else their CPU seconds, of Spark and of this process, tell more than their rates.
 """
 
+import shutil
 import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +30,8 @@ PRODUCERS = 2
 BOTH_FORMATS = 1_000_000
 VALUE_BYTES = 100
 FEW_PARTITIONS = 3
+#: --quick: sends, few sends, and runs of each.
+QUICK = ("100000", "600", 2)
 #: Of the answers, one of so many is missing in a ledger that is looked at closely.
 LACKING = 50
 #: Within so many seconds brokers have written down their high watermarks, below which replicas are compared.
@@ -54,6 +60,11 @@ CHECKPOINT_S = 6.0
     help="Sends of each verdict on few, replicas included where the cluster is a local one.",
 )
 @click.option(
+    "--quick",
+    is_flag=True,
+    help=f"A look: {int(QUICK[0]):,} sends, {QUICK[1]} of few, {QUICK[2]} runs of each.",
+)
+@click.option(
     "--report",
     "report_file",
     type=click.Path(path_type=Path, dir_okay=False),
@@ -68,15 +79,20 @@ def main(
     records: str,
     formats: tuple[str, ...],
     few: str,
+    quick: bool,
     report_file: Path | None,
 ) -> None:
     """Records per second of a verdict and of the bare source; seconds of verdicts on few sends."""
     require("spark")
+    require("bench")
+    if quick:
+        records, few, runs = QUICK
     if report_file is not None:
         require("report")
     data: dict[str, Any] = {"machine": describe(), "runs": runs, "few": {}, "records": []}
     with bench_cluster(bootstrap_server, folder) as cluster:
-        data["few"] = _measure_few(cluster, runs, [*map(int, filter(None, few.split(",")))])
+        if counts := [*map(int, filter(None, few.split(",")))]:
+            data["few"] = _measure_few(cluster, runs, counts)
         for count in map(int, filter(None, records.split(","))):
             for ledger_format in formats or (("json", "arrow") if count == BOTH_FORMATS else ("json",)):
                 data["records"].append(_measure(cluster, runs, count, ledger_format))
@@ -94,7 +110,7 @@ def _measure(cluster: BenchCluster, runs: int, count: int, ledger_format: str) -
     from holdfast.durability.ledger_files import ledger_files, text_bytes
     from holdfast.durability.ledger_source import sizes_of
     from holdfast.durability.session import start_session, stop_session
-    from holdfast.durability.validate import SHORT_JOB_BYTES, ValidateOptions, validate
+    from holdfast.durability.validate import SHORT_JOB_BYTES
 
     ledger_bytes = sum(path.stat().st_size for path in ledger.iterdir())
     start = time.monotonic()
@@ -103,31 +119,70 @@ def _measure(cluster: BenchCluster, runs: int, count: int, ledger_format: str) -
     spark_start_s = time.monotonic() - start
     found: list[dict[str, Any]] = []
     try:
-        _source_seconds(spark, cluster.bootstrap_servers, topic)  # workers start, and code is compiled
-        for number in range(runs):
-            note(f"{count:,} records, {ledger_format} ledger: run {number + 1} of {runs}")
-            source_s = _source_seconds(spark, cluster.bootstrap_servers, topic)
-            start = time.monotonic()
-            verdict = validate(spark, ValidateOptions(str(ledger), cluster.bootstrap_servers))
-            verdict_s = time.monotonic() - start
-            spark.catalog.clearCache()
-            if verdict.exit_code != 0 or verdict.facts["acked"] != count:
-                raise click.ClickException(verdict.as_text())
-            found.append({"source_s": source_s, "verdict_s": verdict_s, **verdict.seconds})
+        for number in range(1 + runs):
+            note(
+                f"{count:,} records, {ledger_format} ledger: "
+                + (f"run {number} of {runs}" if number else "first")
+            )
+            found.append(_run(spark, cluster, topic, ledger, count, is_source_first=number % 2 == 0))
     finally:
         stop_session(spark)
         cluster.delete_topic(topic)
-    phases = {name: spread([one[name] for one in found]) for name in found[0]}
+        shutil.rmtree(ledger)  # of a hundred million sends it is larger than the topic
+    first, *later = found
     return {
         "count": count,
         "ledger_format": ledger_format,
         "ledger_bytes": ledger_bytes,
         "spark_start_s": spark_start_s,
-        "seconds": phases,
-        "source_records_s": spread([count / one["source_s"] for one in found]),
-        "verdict_records_s": spread([count / one["verdict_s"] for one in found]),
-        "share": spread([one["source_s"] / one["verdict_s"] for one in found]),
+        "first": first,
+        "seconds": {name: spread([one[name] for one in later]) for name in first},
+        "source_records_s": spread([count / one["source_s"] for one in later]),
+        "verdict_records_s": spread([count / one["verdict_s"] for one in later]),
+        "share": spread([one["source_s"] / one["verdict_s"] for one in later]),
+        "cpu_share": spread([one["source_cpu_s"] / one["verdict_cpu_s"] for one in later]),
     }
+
+
+def _run(
+    spark: Any, cluster: BenchCluster, topic: str, ledger: Path, count: int, *, is_source_first: bool
+) -> dict[str, float]:
+    """Seconds, and CPU seconds, of one read of the source and of one verdict; and of its phases."""
+    from holdfast.durability.validate import ValidateOptions, validate
+
+    phases: dict[str, float] = {}
+
+    def source() -> None:
+        _read_source(spark, cluster.bootstrap_servers, topic)
+
+    def verdict() -> None:
+        found = validate(spark, ValidateOptions(str(ledger), cluster.bootstrap_servers))
+        if found.exit_code != 0 or found.facts["acked"] != count:
+            raise click.ClickException(found.as_text())
+        phases.update(found.seconds)
+
+    seconds: dict[str, float] = {}
+    works = {"source": source, "verdict": verdict}
+    for name in works if is_source_first else reversed(works):
+        start, cpu_s = time.monotonic(), _cpu_s(spark)
+        works[name]()
+        seconds |= {f"{name}_s": time.monotonic() - start, f"{name}_cpu_s": _cpu_s(spark) - cpu_s}
+        spark.catalog.clearCache()
+    return {**seconds, **phases, "rest": max(0.0, seconds["verdict_s"] - sum(phases.values()))}
+
+
+def _cpu_s(spark: Any) -> float:
+    """CPU seconds so far of this process, of Java, and of Python workers, also of those that have ended."""
+    import psutil
+
+    java = psutil.Process(spark.sparkContext._gateway.proc.pid)
+    own = psutil.Process().cpu_times()
+    total = own.user + own.system
+    for process in [java, *java.children(recursive=True)]:
+        with suppress(psutil.NoSuchProcess):
+            times = process.cpu_times()
+            total += times.user + times.system + times.children_user + times.children_system
+    return float(total)
 
 
 def _measure_few(cluster: BenchCluster, runs: int, counts: Sequence[int]) -> dict[str, Any]:
@@ -213,13 +268,11 @@ def _write(cluster: BenchCluster, topic: str, count: int, ledger: Path, ledger_f
         raise click.ClickException("a producer failed; the topic is not what the ledger says")
 
 
-def _source_seconds(spark: Any, servers: str, topic: str) -> float:
-    """Reading all columns of the topic, and nothing done with them."""
-    start = time.monotonic()
+def _read_source(spark: Any, servers: str, topic: str) -> None:
+    """All columns that the topic has without further options, and nothing done with them."""
     read = spark.read.format("holdfast").option("kafka.bootstrap.servers", servers).option("subscribe", topic)
     split = read.option("minPartitions", str(spark.sparkContext.defaultParallelism)).load()
     split.write.format("noop").mode("overwrite").save()
-    return time.monotonic() - start
 
 
 def _text(data: dict[str, Any]) -> str:
@@ -231,29 +284,48 @@ def _text(data: dict[str, Any]) -> str:
             f"{found['source_records_s'].median:,.0f}",
             f"{found['verdict_records_s'].median:,.0f}",
             str(found["share"]),
+            str(found["cpu_share"]),
             *(str(found["seconds"].get(phase, "")) for phase in ("ledger", "offsets", "compare")),
+            f"{found['first']['source_s']:.1f}, {found['first']['verdict_s']:.1f}",
         ]
         for found in data["records"]
     ]
-    heads = ("SENDS", "ledger", "source/s", "verdict/s", "share", "ledger s", "offsets s", "compare s")
+    heads = (
+        *(
+            "SENDS",
+            "ledger",
+            "source/s",
+            "verdict/s",
+            "share",
+            "CPU share",
+            "ledger s",
+            "offsets s",
+            "compare s",
+        ),
+        "first source s, verdict s",
+    )
     head = (
         f"{machine['cpus']} x {machine['cpu_model']}, {machine['system']}, Python {machine['python']}, "
         f"load {machine['load_average']:.1f}; median (lowest to highest) of {data['runs']} runs"
     )
-    few = [
-        [f"{count:,}", kind, f"{seen['first_s']:.2f}", str(seen["later_s"])]
-        for count, kinds in data["few"]["sends"].items()
-        for kind, seen in kinds.items()
-    ]
-    starts = [data["few"]["spark_start_s"], *(one["spark_start_s"] for one in data["records"])]
-    replicas = "replicas compared" if data["few"]["with_replicas"] else "without replicas"
+    starts = [one["spark_start_s"] for one in (data["few"], *data["records"]) if one]
     parts = [
         head,
         table(heads, rows) if rows else "",
-        f"few sends, {replicas}\n\n{table(('SENDS', 'ledger', 'first s', 'later s'), few)}" if few else "",
+        _few_text(data["few"]) if data["few"] else "",
         f"a start of Spark, in none of these: {', '.join(f'{start:.1f} s' for start in starts)}",
     ]
     return "\n\n".join(filter(None, parts))
+
+
+def _few_text(found: dict[str, Any]) -> str:
+    rows = [
+        [f"{count:,}", kind, f"{seen['first_s']:.2f}", str(seen["later_s"])]
+        for count, kinds in found["sends"].items()
+        for kind, seen in kinds.items()
+    ]
+    replicas = "replicas compared" if found["with_replicas"] else "without replicas"
+    return f"few sends, {replicas}\n\n{table(('SENDS', 'ledger', 'first s', 'later s'), rows)}"
 
 
 def _page(data: dict[str, Any]) -> str:
@@ -262,7 +334,7 @@ def _page(data: dict[str, Any]) -> str:
 
     made = go.Figure()
     names = [f"{one['count']:,} {one['ledger_format']}" for one in data["records"]]
-    for name in ("source_s", "ledger", "offsets", "compare"):
+    for name in ("source_s", "ledger", "offsets", "compare", "rest"):
         costs = [1e6 * one["seconds"][name].median / one["count"] for one in data["records"]]
         is_source = name == "source_s"
         made.add_bar(

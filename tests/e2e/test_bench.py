@@ -24,7 +24,7 @@ def run_bench(
     name: str, tmp_path: Path, *options: str, json_option: tuple[str, ...] = ("--json",)
 ) -> dict[str, Any]:
     command = [sys.executable, "-m", f"holdfast.bench.{name}", *json_option, "--dir", str(tmp_path), *options]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=100)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=250)
     assert done.returncode == 0, done.stderr
     answer: dict[str, Any] = json.loads(done.stdout)
     assert answer["ok"]
@@ -84,6 +84,21 @@ def test_recovery_gives_every_partition_a_leader_by_its_log(tmp_path: Path) -> N
     assert data["compared"][0] > 0
     assert data["to_leaders_s"]["median"] >= 0
     assert data["to_registration_s"]["median"] > 0
+
+
+@pytest.mark.spark
+def test_a_verdict_is_measured_beside_its_source_and_the_first_of_each_apart(tmp_path: Path) -> None:
+    pytest.importorskip("pyspark", reason="needs the extra `spark`")
+    home, page = tmp_path / "home", tmp_path / "validate.html"
+    home.mkdir()
+    options = ("--records", "2000", "--few", "", "--runs", "2", "--report", str(page))
+    data = run_bench("validate", home, *options)
+    (found,) = data["records"]
+    assert found["share"]["runs"] == found["cpu_share"]["runs"] == 2, "without the first"
+    assert found["source_records_s"]["median"] > 0 < found["verdict_records_s"]["median"]
+    assert found["first"]["verdict_cpu_s"] > 0 < found["first"]["source_cpu_s"]
+    assert {"ledger", "offsets", "compare", "rest"} <= found["seconds"].keys()
+    assert "Plotly.newPlot" in page.read_text()
 
 
 def test_a_quick_look_has_all_figures_and_a_page_with_pictures(tmp_path: Path) -> None:
