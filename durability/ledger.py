@@ -106,8 +106,10 @@ DEFECTS = (
     ("contradictions", "contradictory", "sends with answers that contradict each other or their acks"),
 )
 _SHOWN_MAX = 5
-#: Enough of a file to see which topics it is about.
+#: Enough of a file to see which topics it is about, of all files together, and the least of each.
 _HEAD_BYTES = 256 << 10
+_HEADS_BYTES = 8 << 20
+_HEAD_BYTES_MIN = 4 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,13 +145,15 @@ class Totals:
 def topics_named(files: Iterable[str], *, is_foreign: bool = False) -> set[str]:
     """Topics that the first lines of the files are about; a file may name others further on."""
     topics: set[str] = set()
-    for path in files:
+    paths = list(files)
+    size = min(_HEAD_BYTES, max(_HEAD_BYTES_MIN, _HEADS_BYTES // max(1, len(paths))))
+    for path in paths:
         if is_arrow(path):
-            topics |= _topics_in_batches(path)
+            topics |= _topics_in_batches(path, size)
             continue
         try:
             with opened(path) as file:
-                head = file.read(_HEAD_BYTES)
+                head = file.read(size)
         except (EOFError, zlib.error, gzip.BadGzipFile):
             continue
         for line in head.split(b"\n"):
@@ -160,12 +164,12 @@ def topics_named(files: Iterable[str], *, is_foreign: bool = False) -> set[str]:
     return topics
 
 
-def _topics_in_batches(path: str) -> set[str]:
+def _topics_in_batches(path: str, size: int) -> set[str]:
     topics: set[str] = set()
     with suppress(CutTail, DamagedBatch), closing(read_batches(path)) as batches:
         for position, rows in batches:
             topics.update(pc.unique(rows["topic"]).drop_null().to_pylist())
-            if position > _HEAD_BYTES:
+            if position > size:
                 break
     return topics
 

@@ -4,7 +4,7 @@ Owns the consumer of the range and what becomes of batches that the driver has n
 """
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -25,6 +25,8 @@ _log = logging.getLogger("holdfast.spark")
 
 #: Bytes that are decoded at a time: enough for a cheap round trip, little enough to stay in the cache.
 POLL_BYTES = 2 << 20
+#: Ranges with fewer offsets together are asked for at once.
+_AT_ONCE_OFFSETS = 10_000
 
 
 @dataclass
@@ -89,44 +91,80 @@ def _read_replica(options: ReadOptions, wanted: OffsetRange, columns: Columns) -
 def _read_leaders(
     options: ReadOptions, ranges: Sequence[OffsetRange], columns: Columns
 ) -> Iterator[pa.RecordBatch]:
-    """One range after another through the same connections: of many small ones these would be most of the
-    work."""
+    """Ranges through the same connections, small ones at once: of many of these, questions and answers would
+    be most of the work."""
     loop = OwnLoop()
     consumer = _consumer(loop.runtime, options)
     try:
-        for wanted in ranges:
-            yield from _read_leader(loop, consumer, options, wanted, columns)
+        for few in together(ranges):
+            yield from _read_at_once(loop, consumer, options, few, columns)
     finally:
         loop.run(_close(loop.runtime, consumer))
         loop.close()
 
 
-def _read_leader(
-    loop: OwnLoop, consumer: Consumer, options: ReadOptions, wanted: OffsetRange, columns: Columns
+def together(ranges: Sequence[OffsetRange]) -> list[list[OffsetRange]]:
+    """The ranges in their order, those together that are read at once: small ones of different partitions."""
+    found: list[list[OffsetRange]] = []
+    places: set[tuple[str, int]] = set()
+    room = 0
+    for wanted in ranges:
+        place, size = (wanted.topic, wanted.partition), wanted.end - wanted.start
+        if size > room or place in places:
+            found.append([])
+            places, room = set(), _AT_ONCE_OFFSETS
+        found[-1].append(wanted)
+        places.add(place)
+        room -= size
+    return found
+
+
+def _read_at_once(
+    loop: OwnLoop, consumer: Consumer, options: ReadOptions, ranges: Sequence[OffsetRange], columns: Columns
 ) -> Iterator[pa.RecordBatch]:
-    loop.run(_begin(consumer, wanted))
-    offset = wanted.start
-    while offset < wanted.end:
+    """Ranges of different partitions."""
+    pending = {(wanted.topic, wanted.partition): wanted for wanted in ranges}
+    offsets = {place: wanted.start for place, wanted in pending.items()}
+    loop.run(_begin(consumer, offsets))
+    clock = loop.runtime.clock
+    since_ms = clock.now_ms()
+    while pending:
         batches = loop.run(consumer.poll_batches(POLL_BYTES, options.poll_timeout_ms))
-        topic_id = consumer.topic_id((wanted.topic, wanted.partition))
-        if topic_id is not None and is_another_topic(wanted, topic_id.hex(), options.fail_on_data_loss):
-            return
-        if not batches:
+        _pass_over_other_topics(consumer, options, pending)
+        # what lies behind a range that has been read is none of ours, and no progress
+        found: dict[tuple[str, int], list[FetchedBatch]] = {}
+        for batch in batches:
+            if (batch.topic, batch.partition) in pending:
+                found.setdefault((batch.topic, batch.partition), []).append(batch)
+        if pending and not found and (not batches or clock.now_ms() - since_ms >= options.poll_timeout_ms):
+            place, wanted = next(iter(pending.items()))
             raise TimedOut(
-                f"{wanted.topic}-{wanted.partition}: nothing came from offset {offset} on within "
+                f"{wanted.topic}-{wanted.partition}: nothing came from offset {offsets[place]} on within "
                 f"{options.poll_timeout_ms} ms, up to {wanted.end} was expected"
             )
-        yield from to_arrow(
-            _as_planned(options, wanted, batches) if wanted.epochs else batches,
-            wanted.topic,
-            wanted.partition,
-            offset,
-            wanted.end,
-            columns,
-            keeps_damaged=options.keeps_damaged,
-        )
-        assert batches[-1].header.next_offset > offset, "an answer without progress"
-        offset = batches[-1].header.next_offset
+        for place, kept in found.items():
+            wanted, since_ms = pending[place], clock.now_ms()
+            yield from to_arrow(
+                _as_planned(options, wanted, kept) if wanted.epochs else kept,
+                *(*place, offsets[place], wanted.end),
+                columns,
+                keeps_damaged=options.keeps_damaged,
+            )
+            end = kept[-1].header.next_offset
+            assert end > offsets[place], "an answer without progress"
+            offsets[place] = end
+            if end >= wanted.end:
+                del pending[place]
+
+
+def _pass_over_other_topics(
+    consumer: Consumer, options: ReadOptions, pending: dict[tuple[str, int], OffsetRange]
+) -> None:
+    """Forget the ranges of topics that were created again since they were planned. Raises: DataLost."""
+    for place, wanted in list(pending.items()):
+        topic_id = consumer.topic_id(place)
+        if topic_id is not None and is_another_topic(wanted, topic_id.hex(), options.fail_on_data_loss):
+            del pending[place]
 
 
 def _as_planned(options: ReadOptions, wanted: OffsetRange, batches: list[FetchedBatch]) -> list[FetchedBatch]:
@@ -161,9 +199,10 @@ def _consumer(runtime: Runtime, options: ReadOptions) -> Consumer:
     )
 
 
-async def _begin(consumer: Consumer, wanted: OffsetRange) -> None:
-    consumer.assign([(wanted.topic, wanted.partition)])
-    consumer.seek((wanted.topic, wanted.partition), wanted.start)
+async def _begin(consumer: Consumer, offsets: Mapping[tuple[str, int], int]) -> None:
+    consumer.assign(list(offsets))
+    for place, offset in offsets.items():
+        consumer.seek(place, offset)
 
 
 async def _close(runtime: Runtime, consumer: Consumer) -> None:

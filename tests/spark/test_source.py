@@ -151,7 +151,7 @@ def test_ranges_of_one_task_are_read_through_the_same_connections(
     make = range_reader._consumer
     monkeypatch.setattr(range_reader, "_consumer", lambda *given: made.append(make(*given)) or made[-1])
     options = parse_options({"kafka.bootstrap.servers": node.address, "subscribe": "t,other"}, Mode.BATCH)
-    planned = [*plan_ranges(options), OffsetRange("t", 0, 15, 20)]
+    planned = [*plan_ranges(options), OffsetRange("t", 0, 15, 20), OffsetRange("t", 1, 60, 70)]
     found = [
         (row["topic"], row["partition"], row["offset"])
         for batch in read_partition(options, RangePartition(tuple(planned)))
@@ -161,7 +161,7 @@ def test_ranges_of_one_task_are_read_through_the_same_connections(
         (item.topic, item.partition, offset) for item in planned for offset in range(item.start, item.end)
     ]
     assert sorted(found) == sorted(wanted)
-    assert len(wanted) == 100 + 30 + 10 + 5
+    assert len(wanted) == 100 + 30 + 10 + 5 + 10
     assert len(made) == 1
 
 
