@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 from holdfast.durability.arrow import Columns
 from holdfast.durability.digests import FIELD_COLUMNS, LOG_COLUMNS, LedgerSums, LogSums
 from holdfast.durability.even_lines import EvenLines
+from holdfast.durability.files_on_workers import read_on_worker
 from holdfast.durability.ledger_lines import PAIR, LedgerRange, read_lines
 from holdfast.durability.ledger_source import plan
 from holdfast.durability.range_reader import RangePartition, read_partition, spark_partitions
@@ -87,4 +88,7 @@ def _on_workers(spark: Any, parts: Sequence[T], work: Callable[[T], R]) -> list[
 
 
 def _each(work: Callable[[T], R], parts: Iterator[T]) -> Iterator[R]:
-    return map(work, parts)
+    for part in parts:
+        with read_on_worker():
+            answer = work(part)
+        yield answer

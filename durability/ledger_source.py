@@ -14,6 +14,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 
 from holdfast.durability.arrow_ledger import cuts, may_go_on_at, run_of, whole_end
+from holdfast.durability.files_on_workers import read_on_worker
 from holdfast.durability.ledger_files import (
     NoLedger,
     UnreadableLedger,
@@ -102,7 +103,8 @@ class LedgerStreamReader(DataSourceStreamReader):
         return [LedgerPartition(ranges)] if ranges else []
 
     def read(self, partition: LedgerPartition) -> Iterator[pa.RecordBatch]:
-        yield from read_rows(partition.ranges)
+        with read_on_worker():
+            yield from read_rows(partition.ranges)
 
 
 def _check_read(path: str, was_read: int) -> None:
@@ -166,7 +168,8 @@ class LedgerReader(DataSourceReader):
         return [LedgerPartition(ranges) for ranges in planned or [[]]]
 
     def read(self, partition: LedgerPartition) -> Iterator[pa.RecordBatch]:
-        yield from read_rows(partition.ranges)
+        with read_on_worker():
+            yield from read_rows(partition.ranges)
 
 
 def _run(path: str) -> str | None:

@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
+from holdfast.durability.files_on_workers import read_on_worker
 from holdfast.durability.poll_files import POLL_SCHEMA, read_polls
 from holdfast.durability.segment_source import arrow_schema
 
@@ -47,4 +48,5 @@ class PollsReader(DataSourceReader):
         return [PollsPartition(path, size) for path, size in self.sizes.items()]
 
     def read(self, partition: PollsPartition) -> Iterator[pa.RecordBatch]:
-        yield from read_polls(partition.path, partition.size, arrow_schema(POLL_SCHEMA))
+        with read_on_worker():
+            yield from read_polls(partition.path, partition.size, arrow_schema(POLL_SCHEMA))

@@ -18,6 +18,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
+from holdfast.durability.files_on_workers import check_log_dir
 from holdfast.durability.read_options import check_names
 from holdfast.durability.segments import (
     Gone,
@@ -139,6 +140,7 @@ class SegmentsReader(DataSourceReader):
         schema = arrow_schema(BATCH_SCHEMA if self._by_batch else RECORD_SCHEMA)
         rows: list[tuple[Any, ...]] = []
         for folder in partition.folders:
+            check_log_dir(folder.path)
             for row in folder_rows(folder, by_batch=self._by_batch):
                 rows.append(row)
                 if len(rows) >= _ROWS_MAX:
