@@ -101,7 +101,9 @@ class Strays:
         if not self.is_told():
             # of what came in since then nothing will be said, and it may be much
             batches = batches.where("base_offset < served_end")
-        places = [row.asDict() for row in batches.limit(RECORDS_MAX + 1).collect()]
+        # a million of them as Python objects would take more than all their records
+        rows = batches.limit(RECORDS_MAX + 1).toArrow().to_batches(max_chunksize=_ROWS_MAX)
+        places = (place for batch in rows for place in batch.to_pylist())
         found = self.reader.read(self._bounded(places))
         told = pa.array([self.is_told()] * found.num_rows, pa.bool_())
         return self.table(found.append_column("is_told", told))

@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 pytest.importorskip("pyspark", reason="needs the extra `spark`")
+
+import pyarrow as pa
 
 from holdfast.client.core.history import key_crc32c, make_value, value_crc32c
 from holdfast.durability import stray_records
@@ -80,8 +81,8 @@ class Rows:
     def limit(self, count: int) -> "Rows":
         return Rows(*self.rows[:count])
 
-    def collect(self) -> list[Any]:
-        return [SimpleNamespace(asDict=lambda row=row: row) for row in self.rows]
+    def toArrow(self) -> pa.Table:
+        return pa.Table.from_pylist(list(self.rows))
 
 
 @pytest.mark.parametrize(
