@@ -22,6 +22,7 @@ from holdfast.storage.core.files import (
 )
 from holdfast.storage.core.free_space import FreeSpace
 from holdfast.storage.folders import make_durably
+from holdfast.storage.shared_run import SharedRun
 
 #: `{(topic, partition_index): offset}`
 Offsets = dict[tuple[str, int], int]
@@ -32,12 +33,8 @@ class LogDir:
 
     __slots__ = (
         "_disk",
-        "_offsets_stored",
-        "_offsets_wanted",
-        "_storing_offsets",
-        "_synced",
-        "_syncing",
-        "_wanted",
+        "_shared_store",
+        "_shared_sync",
         "_writing",
         "ceilings",
         "directory_id",
@@ -54,12 +51,8 @@ class LogDir:
     def __init__(self, disk: Disk, path: str, directory_id: bytes) -> None:
         self._disk = disk
         self._writing = asyncio.Lock()
-        self._syncing = asyncio.Lock()
-        # calls of `sync_names`, and how many of them are done
-        self._wanted = self._synced = 0
-        self._storing_offsets = asyncio.Lock()
-        # the same for `share_log_offsets`
-        self._offsets_wanted = self._offsets_stored = 0
+        self._shared_sync = SharedRun()
+        self._shared_store = SharedRun()
         self.path = path
         self.space = FreeSpace()
         self.directory_id = directory_id
@@ -100,13 +93,7 @@ class LogDir:
     async def sync_names(self) -> None:
         """Make the names of the folders in this dir durable. Calls during a sync share the next one, so that
         creating ten thousand partitions does not cost a sync each."""
-        self._wanted += 1
-        number = self._wanted
-        async with self._syncing:
-            if self._synced < number:
-                covered = self._wanted
-                await self._disk.sync_folder(self.path)
-                self._synced = covered
+        await self._shared_sync.run(lambda: self._disk.sync_folder(self.path))
 
     async def load_checkpoints(self) -> None:
         """Read what the last process stored. Nothing is believed in place of a missing or unreadable file."""
@@ -129,13 +116,7 @@ class LogDir:
     async def share_log_offsets(self, current: Callable[[], tuple[Offsets, Offsets]]) -> None:
         """Like `store_log_offsets`; calls during a write share the next one, however many logs begin later at
         the same time."""
-        self._offsets_wanted += 1
-        number = self._offsets_wanted
-        async with self._storing_offsets:
-            if self._offsets_stored < number:
-                covered = self._offsets_wanted
-                await self.store_log_offsets(current)
-                self._offsets_stored = covered
+        await self._shared_store.run(lambda: self.store_log_offsets(current))
 
     async def store_high_watermarks(self, current: Callable[[], Offsets]) -> None:
         """Store the high watermarks; `current` is called while no other write is under way."""
