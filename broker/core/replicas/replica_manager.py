@@ -280,25 +280,15 @@ class ReplicaManager:
             self.paths.role_changed(partition)
 
     def _brokers_changed(self, broker_ids: tuple[int, ...], now_ms: int) -> None:
-        known = self.brokers
         joined = False
         for broker_id in broker_ids:
             broker = self.image.brokers.get(broker_id)
-            before = known.acceptable.pop(broker_id, None)
-            known.epochs.pop(broker_id, None)
-            was_offline = known.offline.pop(broker_id, ())
+            joined |= self.brokers.changed(broker_id, broker)
             if broker is None:
                 continue
-            known.epochs[broker_id] = broker.broker_epoch
-            if broker.offline_replicas:
-                known.offline[broker_id] = broker.offline_replicas
             if broker.in_controlled_shutdown and not broker.is_fenced:
                 # It may stop once the controller knows this broker's metadata offset (R23).
                 self._lifecycle.hurry(now_ms)
-            if broker.is_acceptable_leader:
-                known.acceptable[broker_id] = broker.broker_epoch
-                joined = joined or before != broker.broker_epoch
-                joined = joined or any(key not in broker.offline_replicas for key in was_offline)
             endpoint = broker.endpoint(self.config.inter_broker_listener_name)
             if endpoint is not None:
                 self.fetchers.move_source(broker_id, endpoint.host, endpoint.port)
