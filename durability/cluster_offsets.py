@@ -96,7 +96,7 @@ class ClusterOffsets:
         elif options.subscribe_pattern is not None:
             pattern = re.compile(options.subscribe_pattern)
             listed = await self._admin.list_topics(timeout_ms=self._timeout_ms)
-            names = [name for name in listed if pattern.fullmatch(name)]
+            names = [name for name in listed if pattern.search(name)]  # as Spark's Kafka source
         else:
             names = sorted(set(options.subscribe or ()))
         found: dict[Place, FoundPartition] = {}

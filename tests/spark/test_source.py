@@ -198,7 +198,8 @@ def test_topics_are_planned_by_name_by_pattern_and_refused_when_unknown(node: Pl
 
     assert {topic for topic, *_ in planned(subscribePattern=".*")} == {"broken", "other", "t"}
     assert planned(subscribe=OFFSETS_TOPIC) == [(OFFSETS_TOPIC, 0, 0, 10)]
-    assert planned(subscribePattern="t|other") == [
+    assert {topic for topic, *_ in planned(subscribePattern="o.*e")} == {"broken", "other"}
+    assert planned(subscribePattern="^t$|other") == [
         *(("other", 0, 0, 10), ("t", 0, 0, 100), ("t", 1, 50, 80), ("t", 2, 0, 0)),
     ]
     assert planned(subscribe="t", startingOffsets="latest") == [
