@@ -182,15 +182,17 @@ def plan_ranges(options: ReadOptions, bounds: Bounds | None = None) -> list[Offs
             OffsetRange(*place, min(starts[place], ends[place]), ends[place], topic_id=found.topic_id)
             for place, found in wanted.items()
         ]
-        return ranges if bounds is None else _cut(cluster, ranges, bounds)
+        return ranges if bounds is None else _cut(cluster, ranges, bounds, options)
     finally:
         cluster.close()
 
 
-def _cut(cluster: ClusterOffsets, ranges: list[OffsetRange], bounds: Bounds) -> list[OffsetRange]:
+def _cut(
+    cluster: ClusterOffsets, ranges: list[OffsetRange], bounds: Bounds, options: ReadOptions
+) -> list[OffsetRange]:
     kept = bounds.cut(ranges)
-    if bounds.timestamp_min_ms is None:
-        return kept
+    if bounds.timestamp_min_ms is None or options.replica_id is not None:
+        return kept  # of a replica's records, which may be others, the leader does not know the times
     ends = {(item.topic, item.partition): item.end for item in kept}
     found = cluster.list_offsets(dict.fromkeys(ends, bounds.timestamp_min_ms))
     return bounds.cut(kept, {place: ends[place] if offset < 0 else offset for place, offset in found.items()})

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -10,12 +11,13 @@ from pyspark.errors import PySparkException
 from holdfast.client.core.errors import ClientError
 from holdfast.durability import range_reader
 from holdfast.durability.core.positions import DataLost
+from holdfast.durability.core.pushdown import Bounds
 from holdfast.durability.range_reader import RangePartition, read_partition
 from holdfast.durability.read_options import BadOption, Mode, OffsetRange, parse_options
 from holdfast.durability.source import plan_ranges
 from holdfast.protocol.record_batch import Record, encode_batch
 from holdfast.protocol.topic_names import OFFSETS_TOPIC
-from tests.spark.planted_log import PlantedLogs, damaged
+from tests.spark.planted_log import NODE_ID, PlantedLogs, damaged
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark session")]
 
@@ -114,6 +116,14 @@ def test_offsets_that_the_log_does_not_have_are_named(node: PlantedLogs) -> None
         with pytest.raises(DataLost, match=words):
             planned(True, **named)
         assert planned(False, **named) == [kept]
+
+
+def test_a_filter_on_time_leaves_out_nothing_of_a_replica(node: PlantedLogs) -> None:
+    """What the leader knows of times is of its own records."""
+    young = Bounds().narrowed("timestamp", ">=", datetime.fromtimestamp(1_700_000_000.055, UTC))
+    for read_from, begin in (("leader", 50), (f"replica:{NODE_ID}", 0)):
+        chosen = {"kafka.bootstrap.servers": node.address, "assign": '{"t":[0]}', "readFrom": read_from}
+        assert [item.start for item in plan_ranges(parse_options(chosen), young)] == [begin]
 
 
 def test_timestamps_say_where_to_begin_and_end(node: PlantedLogs) -> None:
