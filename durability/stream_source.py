@@ -247,7 +247,13 @@ class HoldfastStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             place: at for place, at in moving.items() if begins[place].epoch != logs[place].leader_epoch
         }
         epochs = self._epochs_from(to_ask, logs)
-        stood = {place: replace(position, begins=None) for place, position in before.positions.items()}
+        ids_now = before.topic_ids | {place[0]: log.topic_id for place, log in logs.items()}
+        stood = {
+            place: replace(position, begins=None)
+            for place, position in before.positions.items()
+            # a topic that was made again has no more of the partitions that only the old one had
+            if place in logs or ids_now[place[0]] == before.topic_ids[place[0]]
+        }
         after = StreamOffsets(dict(before.topic_ids), stood)
         for place, begin in begins.items():
             if place not in moving and place not in before.positions:

@@ -244,6 +244,21 @@ def test_a_topic_that_was_made_again_is_noticed(node: PlantedLogs, streams: Any)
     assert stream.next() == 240
 
 
+def test_partitions_that_a_topic_made_again_does_not_have_are_forgotten(
+    node: PlantedLogs, streams: Any
+) -> None:
+    """When they are added later, they are new ones."""
+    stream = streams(failOnDataLoss="false")
+    stream.next()
+    node.make_again("t")
+    node.hide(("t", 1))
+    start, end = stream.plan()
+    stream.restart()
+    assert stream.read(start, end) == 100
+    node.show()
+    assert [stream.next(), stream.next()] == [40, 0]
+
+
 def test_a_topic_that_is_made_again_between_plan_and_read_is_not_read_for_the_planned_one(
     node: PlantedLogs, streams: Any
 ) -> None:
