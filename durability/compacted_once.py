@@ -6,12 +6,11 @@ only in what is missing, so the past is asked when something is.
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
-from holdfast.durability.rules import RULES
 from holdfast.durability.segments import replica_folders, was_compacted
-from holdfast.durability.verdict import Verdict
+from holdfast.durability.verdict import FORBIDDEN, Verdict
 
 #: Whether a topic was compacted in its present life; None when that is not known.
 WasCompacted = Callable[[str], bool | None]
@@ -19,48 +18,78 @@ WasCompacted = Callable[[str], bool | None]
 #: What compaction looks like: records are gone, and replicas are not compacted at the same time.
 _BY_COMPACTION = ("lost", "diverged", "unserved", "damaged", "polled_and_gone")
 
+#: Those of them that are one record each, whose place may be a hole.
+_OF_RECORDS = ("lost", "polled_and_gone")
+
 _FOUND_SQL = f"""
-SELECT topic, count(*) AS found, count_if(class IN {_BY_COMPACTION}) AS suspect,
-       count_if(is_hole) AS holes, count_if(is_hole AND class = 'lost') AS lost_holes
-FROM (SELECT v.topic, v.class,
-             v.class IN ('lost', 'polled_and_gone') AND l.offset IS NULL
+SELECT topic, name, count(*) AS found, count_if(is_hole) AS holes
+FROM (SELECT v.topic, v.class AS name,
+             v.class IN {_OF_RECORDS} AND l.offset IS NULL
                AND coalesce(v.offset < e.served_end, false) AS is_hole
       FROM violations v
       LEFT JOIN (SELECT DISTINCT topic, partition, offset FROM log) l USING (topic, partition, offset)
       LEFT JOIN ends e USING (topic, partition)
-      WHERE v.class IN {tuple(name for name, rule in RULES.items() if rule.is_forbidden)})
-GROUP BY topic ORDER BY topic
+      WHERE v.class IN {_BY_COMPACTION})
+GROUP BY topic, name ORDER BY topic, name
 """
+
+
+@dataclass(frozen=True, slots=True)
+class _Excuse:
+    """Why what was found of a topic in these classes says nothing."""
+
+    reason: str
+    names: frozenset[str]
 
 
 def with_compaction(
     spark: Any, verdict: Verdict, log_dirs: Mapping[int, str], was_compacted_once: WasCompacted
 ) -> Verdict:
-    """The verdict, inconclusive when compaction may have done all that is wrong, in doubt when some of it."""
+    """The verdict, inconclusive when compaction may have done all that is wrong; when some of it, in doubt
+    and without that."""
     if not any(verdict.counts.get(name) for name in _BY_COMPACTION):
         return verdict
-    rows = spark.sql(_FOUND_SQL).collect()
-    reasons = [reason for row in rows if (reason := _reason(row, log_dirs, was_compacted_once))]
+    found: dict[str, dict[str, Any]] = {}
+    for row in spark.sql(_FOUND_SQL).collect():
+        found.setdefault(row.topic, {})[row.name] = row
+    excuses = {
+        topic: excuse
+        for topic, rows in found.items()
+        if (excuse := _excuse(topic, rows, log_dirs, was_compacted_once)) is not None
+    }
+    reasons = [excuse.reason for excuse in excuses.values()]
     if not reasons:
         return verdict
-    if len(reasons) == len(rows):
+    counts = dict(verdict.counts)
+    for topic, excuse in excuses.items():
+        for name in excuse.names:
+            counts[name] -= found[topic][name].found
+    if not any(counts.get(name) for name in FORBIDDEN):
         return replace(verdict, inconclusive=(*verdict.inconclusive, *reasons))
-    return replace(verdict, doubts=(*verdict.doubts, *reasons))
+    samples = {
+        name: [row for row in rows if row["topic"] not in excuses or name not in excuses[row["topic"]].names]
+        for name, rows in verdict.samples.items()
+    }
+    return replace(verdict, counts=counts, samples=samples, doubts=(*verdict.doubts, *reasons))
 
 
-def _reason(row: Any, log_dirs: Mapping[int, str], was_compacted_once: WasCompacted) -> str | None:
-    """Why what was found of a topic says nothing; None when it does."""
-    if not row.suspect:
-        return None
-    known = True if _has_compacted_replica(log_dirs, row.topic) else was_compacted_once(row.topic)
+def _excuse(
+    topic: str, rows: Mapping[str, Any], log_dirs: Mapping[int, str], was_compacted_once: WasCompacted
+) -> _Excuse | None:
+    """None when what was found says something."""
+    known = True if _has_compacted_replica(log_dirs, topic) else was_compacted_once(topic)
     if known:
-        return f"{row.topic} was compacted before: records were removed on purpose, and it is not judged"
-    if known is None and row.holes == row.found:
-        what = "lost records" if row.lost_holes == row.holes else "lost and polled records"
-        return (
-            f"{row.topic}: {row.holes} {what} are holes in the log, as compaction leaves them, and the "
-            "metadata log does not tell whether the topic was compacted before"
+        reason = f"{topic} was compacted before: records were removed on purpose, and it is not judged"
+        return _Excuse(reason, frozenset(rows))
+    missing = {name: row for name, row in rows.items() if name in _OF_RECORDS}
+    if known is None and missing and all(row.holes == row.found for row in missing.values()):
+        what = "lost records" if missing.keys() == {"lost"} else "lost and polled records"
+        holes = sum(row.holes for row in missing.values())
+        reason = (
+            f"{topic}: {holes} {what} are holes in the log, as compaction leaves them, and the metadata log "
+            "does not tell whether the topic was compacted before"
         )
+        return _Excuse(reason, frozenset(missing))
     return None
 
 
