@@ -6,6 +6,7 @@ The format is docs/validate-your-own-client.md's. Knows nothing of files nor of 
 
 import hashlib
 import re
+import zlib
 from typing import Any, NamedTuple
 
 from holdfast.durability.ledger_files import object_of
@@ -13,13 +14,16 @@ from holdfast.durability.ledger_files import object_of
 #: The names that the rules see. Lines have no order among each other, so no rule of order is asked.
 RUN, PRODUCER = "foreign", "client"
 OUTCOMES = {"ok": 1, "ok1": 2, "info": 3, "fail": 4}
-_ACKS = {"all": -1, -1: -1, 0: 0, 1: 1}
+#: As clients' settings have them, some of which are texts.
+_ACKS = {"all": -1, **{form: acks for acks in (-1, 0, 1) for form in (acks, str(acks))}}
+#: What clients report of a partition that they do not know.
+_NO_PARTITION = -1
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 #: As Kafka writes them; librdkafka has + and / where Kafka has - and _.
 _TOPIC_ID = re.compile(r"[A-Za-z0-9+/_-]{22}")
 _AS_KAFKA_HAS_IT = str.maketrans("+/", "-_")
-#: Hexadecimal digits of the hash that become the number, and those behind them that become the checksum.
-_NUMBER_DIGITS, _CHECKSUM_DIGITS = 15, 8
+#: Hexadecimal digits of the hash that become the number; the checksum is over those behind them.
+_NUMBER_DIGITS = 15
 _OFFSET_MAX, _PARTITION_MAX = (1 << 63) - 1, (1 << 31) - 1
 
 
@@ -30,7 +34,7 @@ class ForeignRow(NamedTuple):
     kind: int
     topic: str
     number: int
-    checksum: int | None
+    checksum: int
     acks: int | None
     outcome: int | None
     partition: int | None
@@ -49,7 +53,7 @@ def foreign_row(line: bytes) -> ForeignRow | str:
         return f"topic {topic!r}: expected a name"
     if not isinstance(value, str) or not _SHA256.fullmatch(value):
         return f"value_sha256 {value!r}: expected 64 hexadecimal digits, small letters"
-    partition = row.get("partition")
+    partition = None if row.get("partition") == _NO_PARTITION else row.get("partition")
     if partition is not None and not _is_number(partition, _PARTITION_MAX):
         return f"partition {partition!r} cannot be"
     topic_id = row.get("topic_id")
@@ -64,12 +68,12 @@ def foreign_row(line: bytes) -> ForeignRow | str:
             return f'acks {acks!r}: expected "all", -1, 1 or 0'
         return ForeignRow(1, topic, number, checksum, _ACKS[acks], None, partition, None, topic_id)
     if row.get("kind") == "complete":
-        return _answer(row, topic, number, partition, topic_id)
+        return _answer(row, topic, (number, checksum), partition, topic_id)
     return f"kind {row.get('kind')!r}: expected invoke or complete"
 
 
 def _answer(
-    row: dict[str, Any], topic: str, number: int, partition: int | None, topic_id: str | None
+    row: dict[str, Any], topic: str, value: tuple[int, int], partition: int | None, topic_id: str | None
 ) -> ForeignRow | str:
     outcome, offset = row.get("outcome"), row.get("offset")
     if not isinstance(outcome, str) or outcome not in OUTCOMES:
@@ -81,13 +85,12 @@ def _answer(
         return "acknowledged without partition and offset"
     if outcome in ("info", "fail") and has_offset:
         return f"outcome {outcome} with offset {offset}"
-    return ForeignRow(2, topic, number, None, None, OUTCOMES[outcome], partition, offset, topic_id)
+    return ForeignRow(2, topic, *value, None, OUTCOMES[outcome], partition, offset, topic_id)
 
 
 def number_and_checksum(sha256: str) -> tuple[int, int]:
     """The two numbers that stand for a value in the tables; `VALUE_SQL` is the same of a record."""
-    end = _NUMBER_DIGITS + _CHECKSUM_DIGITS
-    return int(sha256[:_NUMBER_DIGITS], 16), int(sha256[_NUMBER_DIGITS:end], 16)
+    return int(sha256[:_NUMBER_DIGITS], 16), zlib.crc32(sha256[_NUMBER_DIGITS:].encode())
 
 
 def numbers_of_value(content: bytes) -> tuple[int, int]:
@@ -113,7 +116,7 @@ SELECT topic, partition, offset,
             WHEN value IS NULL THEN 'foreign' ELSE 'good' END AS state,
        CASE WHEN value IS NOT NULL THEN '{PRODUCER}' END AS producer,
        CAST(conv(substring(hash, 1, {_NUMBER_DIGITS}), 16, 10) AS long) AS pseq,
-       CAST(conv(substring(hash, {_NUMBER_DIGITS + 1}, {_CHECKSUM_DIGITS}), 16, 10) AS long) AS value_crc32c,
+       crc32(substring(hash, {_NUMBER_DIGITS + 1})) AS value_crc32c,
        leaderEpoch AS batch_epoch, batch_crc32c
 FROM (SELECT topic, partition, offset, state, value, leaderEpoch, batch_crc32c, sha2(value, 256) AS hash
       FROM records)

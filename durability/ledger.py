@@ -42,6 +42,7 @@ SELECT run, producer, pseq, topic, partition, offset, leader_epoch, value_crc32c
        outcome <=> 3 AS unknown,
        invokes, answers,
        coalesce(least_outcome <> outcome OR least_offset <> most_offset OR least_partition <> partition
+                OR least_checksum <> value_crc32c
                 OR (outcome = 1 AND acks <> -1) OR (outcome = 2 AND acks = -1), false) AS contradictory
 FROM (SELECT run, producer, pseq, topic,
              max(partition) AS partition,
@@ -51,6 +52,7 @@ FROM (SELECT run, producer, pseq, topic,
              max(offset) AS most_offset,
              max(leader_epoch) AS leader_epoch,
              max(value_crc32c) AS value_crc32c,
+             min(value_crc32c) AS least_checksum,
              max(acks) AS acks,
              max(outcome) AS outcome,
              min(outcome) AS least_outcome,

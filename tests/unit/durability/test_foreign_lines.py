@@ -29,9 +29,15 @@ def test_a_send_and_its_answer_have_one_number() -> None:
     assert foreign_row(json.dumps(SENT).encode()) == ForeignRow(
         1, "t", number, checksum, -1, None, None, None
     )
-    assert foreign_row(json.dumps(ANSWERED).encode()) == ForeignRow(2, "t", number, None, None, 1, 2, 5)
+    assert foreign_row(json.dumps(ANSWERED).encode()) == ForeignRow(2, "t", number, checksum, None, 1, 2, 5)
     assert 0 <= number < 1 << 60
     assert number != number_and_checksum(hashlib.sha256(b"another").hexdigest())[0]
+
+
+@pytest.mark.parametrize("digit", range(64))
+def test_each_digit_of_a_hash_tells_values_apart(digit: int) -> None:
+    other = NAME[:digit] + ("0" if NAME[digit] != "0" else "1") + NAME[digit + 1 :]
+    assert number_and_checksum(other) != number_and_checksum(NAME)
 
 
 @pytest.mark.parametrize("line", [SENT, ANSWERED], ids=["send", "answer"])
@@ -44,11 +50,19 @@ def test_a_topic_id_is_the_same_in_the_text_of_kafka_and_of_librdkafka(line: dic
     assert isinstance(cut, str)
 
 
-@pytest.mark.parametrize("acks", ["all", -1, 0, 1])
+@pytest.mark.parametrize("acks", ["all", -1, 0, 1, "-1", "0", "1"])
 def test_acks_are_words_or_numbers(acks: object) -> None:
     found = foreign_row(json.dumps(SENT | {"acks": acks}).encode())
     assert isinstance(found, ForeignRow)
-    assert found.acks == (-1 if acks == "all" else acks)
+    assert found.acks == (-1 if acks == "all" else int(str(acks)))
+
+
+@pytest.mark.parametrize("line", [SENT, ANSWERED | {"outcome": "info", "offset": -1}], ids=["send", "answer"])
+def test_a_partition_that_a_client_does_not_know_is_minus_one_or_none(line: dict[str, object]) -> None:
+    """Java's producer reports -1 with each error."""
+    unknown, none = (foreign_row(json.dumps(line | {"partition": to}).encode()) for to in (-1, None))
+    assert isinstance(unknown, ForeignRow)
+    assert (unknown.partition, unknown) == (None, none)
 
 
 @pytest.mark.parametrize(
@@ -65,7 +79,9 @@ def test_acks_are_words_or_numbers(acks: object) -> None:
         (SENT | {"acks": 2}, "acks 2"),
         (SENT | {"acks": True}, "acks True"),
         (SENT | {"acks": None}, "acks None"),
-        (SENT | {"partition": -1}, "partition -1"),
+        (SENT | {"partition": -2}, "partition -2"),
+        (SENT | {"acks": "2"}, "acks '2'"),
+        (ANSWERED | {"partition": -1}, "acknowledged without"),
         (SENT | {"topic_id": "short"}, "topic_id 'short'"),
         (ANSWERED | {"topic_id": 22}, "topic_id 22"),
         (SENT | {"acks": 1.0}, "acks 1.0"),
