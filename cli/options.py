@@ -102,7 +102,7 @@ def checked_servers(context: click.Context, parameter: click.Parameter, value: s
     return value
 
 
-def _take_servers(context: click.Context, _: click.Parameter, path: str | None) -> str | None:
+def take_servers(context: click.Context, _: click.Parameter, path: str | None) -> str | None:
     """Callback of `--command-config`: `bootstrap.servers` of the file stands for the option of that name.
 
     Raises: click.UsageError when it cannot be read.
@@ -162,7 +162,7 @@ def connection(function: Callable[..., Any]) -> Any:
                 envvar=CONFIG_VARIABLE,
                 show_envvar=True,
                 is_eager=True,
-                callback=_take_servers,
+                callback=take_servers,
                 metavar="FILE",
                 help="Properties of the client, also bootstrap.servers; unknown keys warn.",
             ),

@@ -15,11 +15,19 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from holdfast.cli.extras import require
-from holdfast.cli.options import INT32_MAX, SERVERS_VARIABLE, checked_servers, whole_number
+from holdfast.cli.options import (
+    INT32_MAX,
+    SERVERS_VARIABLE,
+    checked_servers,
+    read_properties,
+    take_servers,
+    whole_number,
+)
 from holdfast.cli.progress import Progress
 
 if TYPE_CHECKING:
     from holdfast.durability.follow_query import FollowOptions
+    from holdfast.durability.loss_story import RunHistory
     from holdfast.durability.micro_batches import Step
     from holdfast.durability.verdict import Verdict
 
@@ -61,6 +69,13 @@ _OF_HOLDFAST = {
 )
 @click.option(
     "--jars", metavar="FILE[,FILE]", help="With --source kafka: the same as jars that are here already."
+)
+@click.option(
+    "--command-config",
+    is_eager=True,
+    callback=take_servers,
+    metavar="FILE",
+    help="With --source kafka: properties of Kafka's clients (login, TLS), as Kafka's own tools take them.",
 )
 @click.option(
     "--bootstrap-server",
@@ -157,6 +172,7 @@ def command(
     source: str,
     packages: str | None,  # these two are looked at together, see _spark_settings
     jars: str | None,
+    command_config: str | None,
     bootstrap_server: str,
     master: str,
     memory: str | None,
@@ -190,8 +206,6 @@ def command(
     folders = parse_log_dirs(log_dirs)
     _check_folders(folders, master)
     require("spark")
-    from holdfast.cli.inspect.run_history import faults_in
-
     if state is not None:
         from holdfast.durability.follow_query import FollowOptions
 
@@ -208,15 +222,12 @@ def command(
         _end(_followed(following, metrics), output)
     from holdfast.durability.validate import ValidateOptions, run
 
-    try:
-        faults = None if history is None else faults_in(history)
-    except (OSError, ValueError) as error:
-        raise click.UsageError(f"--history: {error}") from error
     options = ValidateOptions(
         ledger=given,
         is_foreign=foreign is not None,
         is_kafka=source == "kafka",
         spark_settings=spark_settings,
+        kafka_properties=read_properties(command_config) if command_config else {},
         bootstrap_servers=bootstrap_server,
         log_dirs=folders,
         master=master,
@@ -226,11 +237,21 @@ def command(
         timeout_ms=timeout_ms,
         acked_min=acked_min,
         one_clock=one_clock,
-        history=faults,
+        history=_faults(history),
     )
     with Progress() as progress:
         verdict = run(options, progress.phase, *_past(source, bootstrap_server, timeout_ms))
     _end(verdict, output)
+
+
+def _faults(history: Path | None) -> "RunHistory | None":
+    """Raises: click.UsageError."""
+    from holdfast.cli.inspect.run_history import faults_in
+
+    try:
+        return None if history is None else faults_in(history)
+    except (OSError, ValueError) as error:
+        raise click.UsageError(f"--history: {error}") from error
 
 
 def _past(source: str, servers: str, timeout_ms: int) -> tuple[Any, ...]:
@@ -248,8 +269,8 @@ def _spark_settings(given: Mapping[str, Any]) -> dict[str, str]:
     click.UsageError for what does not go with the source that is named."""
     settings = {name: given[option] for option, name in _FOUND_BY.items() if given[option] is not None}
     if given["source"] == "holdfast":
-        if settings:
-            raise click.UsageError("--packages and --jars go with --source kafka")
+        if settings or given["command_config"]:
+            raise click.UsageError("--packages, --jars and --command-config go with --source kafka")
         return {}
     for option, (name, why) in _OF_HOLDFAST.items():
         if given[option]:

@@ -8,6 +8,7 @@ from holdfast.durability import cluster_look
 from holdfast.durability.cluster_look import TopicLook
 from holdfast.durability.read_options import OffsetRange, parse_options
 from holdfast.durability.source import plan_ranges
+from holdfast.durability.spark_errors import reason_of
 
 
 class JudgedCluster(Protocol):
@@ -21,6 +22,9 @@ class JudgedCluster(Protocol):
 
     def look(self, topics: Iterable[str]) -> dict[str, TopicLook]:
         """Topic -> what is known of it."""
+
+    def reason_of(self, error: Exception) -> str:
+        """What an error says that ended the reading of it, in one sentence."""
 
     def close(self) -> None:
         """End its connections."""
@@ -46,6 +50,9 @@ class OwnCluster:
 
     def look(self, topics: Iterable[str]) -> dict[str, TopicLook]:
         return cluster_look.look(self._servers, topics, self._timeout_ms)
+
+    def reason_of(self, error: Exception) -> str:
+        return reason_of(error)
 
     def close(self) -> None:
         pass

@@ -12,6 +12,7 @@ from typing import Any
 
 from holdfast.client.core.errors import ClientError
 from holdfast.durability.cluster_look import PartitionLook, TopicLook, check_same, why_compacted
+from holdfast.durability.kafka_properties import unknown_properties, used_properties, without_secrets
 from holdfast.durability.read_options import OffsetRange
 from holdfast.durability.spark_errors import SPARK_ERRORS, reason_of
 
@@ -36,6 +37,9 @@ _COLUMNS = (
 _NO_RECORDS = (
     "topic string, partition int, offset long, state string, value binary, leaderEpoch int, batch_crc32c long"
 )
+#: What the Admin says where a listener does not understand it.
+_NO_ANSWER = re.compile("waiting for a node assignment|AdminClient thread has exited")
+_OF_TLS = "SslAuthenticationException"
 _CAUSE = re.compile(r"^(?:Caused by)?: (?:[\w$]+\.)*([\w$]+)(?:: ?(.*))?$", re.MULTILINE)
 
 
@@ -43,12 +47,17 @@ class KafkaCluster:
     """Questions to one cluster. All raise ClientError, also when the package is not there. Keeps one Admin
     until it is closed, and the ids of the topics: each has to be the same whenever it is asked about."""
 
-    def __init__(self, spark: Any, bootstrap_servers: str, timeout_ms: int) -> None:
+    def __init__(
+        self, spark: Any, bootstrap_servers: str, timeout_ms: int, properties: Mapping[str, str] | None = None
+    ) -> None:
+        """`properties`: of Kafka's clients, as its own tools take them with `--command-config`."""
         self._spark = spark
         self._java = spark._jvm
-        self._servers = bootstrap_servers
         self._timeout_ms = timeout_ms
+        self._given = properties or {}
+        self._ours = {"bootstrap.servers": bootstrap_servers, **client_settings(timeout_ms)}
         self._made: Any | None = None
+        self._settings: Mapping[str, str] = {}
         self._first: dict[str, TopicLook] = {}
 
     def close(self) -> None:
@@ -94,7 +103,7 @@ class KafkaCluster:
         """The records of these ranges, read when they are first used, in the columns that
         `durability.foreign_lines.VALUE_SQL` wants."""
         parallelism = self._spark.sparkContext.defaultParallelism
-        options = source_options(self._servers, ranges, self._timeout_ms, parallelism)
+        options = source_options(self._settings, ranges, self._timeout_ms, parallelism)
         if options is None:
             return self._spark.createDataFrame([], _NO_RECORDS)
         return self._spark.read.format("kafka").options(**options).load().selectExpr(*_COLUMNS)
@@ -105,12 +114,28 @@ class KafkaCluster:
             missing = missing_artifacts(self._has_class)
             if missing:
                 raise ClientError(why_no_source(missing, self._spark.version))
-            settings = {"bootstrap.servers": self._servers, **client_settings(self._timeout_ms)}
+            self._settings = self._ours | self._connection()
             try:
-                self._made = self._java.org.apache.kafka.clients.admin.Admin.create(settings)
+                self._made = self._java.org.apache.kafka.clients.admin.Admin.create(dict(self._settings))
             except SPARK_ERRORS as error:
-                raise ClientError(f"{self._servers}: {said_by_java(error)}") from error
+                raise ClientError(f"{self._ours['bootstrap.servers']}: {self.reason_of(error)}") from error
         return self._made
+
+    def _connection(self) -> dict[str, str]:
+        """What the user's properties say of it. Raises: ClientError for one that there is not."""
+        if not self._given:
+            return {}
+        clients = self._java.org.apache.kafka.clients
+        admin = set(clients.admin.AdminClientConfig.configNames())
+        consumer = set(clients.consumer.ConsumerConfig.configNames())
+        producer = set(clients.producer.ProducerConfig.configNames())
+        if (why := unknown_properties(self._given, admin | consumer | producer)) is not None:
+            raise ClientError(f"--command-config: {why}")
+        return used_properties(self._given, admin & consumer)
+
+    def reason_of(self, error: Exception) -> str:
+        """What an error of Spark or of Kafka's clients says: one sentence without the user's secrets."""
+        return without_secrets(said_by_java(error), self._given)
 
     def _has_class(self, name: str) -> bool:
         java = self._java.java.lang
@@ -125,7 +150,7 @@ class KafkaCluster:
         try:
             return future.get(self._timeout_ms + _GRACE_MS, unit)
         except SPARK_ERRORS as error:
-            raise ClientError(f"{what}: {said_by_java(error)}") from error
+            raise ClientError(f"{what}: {with_hint(self.reason_of(error))}") from error
 
     def _offsets(
         self, places: Sequence[tuple[str, int]], spec: Callable[[], Any]
@@ -177,10 +202,11 @@ def client_settings(timeout_ms: int) -> dict[str, str]:
 
 
 def source_options(
-    servers: str, ranges: Sequence[OffsetRange], timeout_ms: int, min_partitions: int
+    settings: Mapping[str, str], ranges: Sequence[OffsetRange], timeout_ms: int, min_partitions: int
 ) -> dict[str, str] | None:
-    """Of Spark's `format("kafka")`, for exactly these ranges; None when they are empty. Records of
-    transactions are read whether committed or not: what is judged is the append."""
+    """Of Spark's `format("kafka")`, for exactly these ranges; None when they are empty. `settings` are those
+    of Kafka's clients. Records of transactions are read whether committed or not: what is judged is the
+    append."""
     assign: dict[str, list[int]] = {}
     starts: dict[str, dict[str, int]] = {}
     ends: dict[str, dict[str, int]] = {}
@@ -192,11 +218,7 @@ def source_options(
         ends.setdefault(item.topic, {})[str(item.partition)] = item.end
     if not assign:
         return None
-    kafka: Mapping[str, str] = {
-        "bootstrap.servers": servers,
-        "isolation.level": "read_uncommitted",
-        **client_settings(timeout_ms),
-    }
+    kafka = {**settings, "isolation.level": "read_uncommitted"}
     return {
         **{f"kafka.{name}": value for name, value in kafka.items()},
         "assign": json.dumps(assign),
@@ -209,6 +231,17 @@ def source_options(
 
 
 def said_by_java(error: Exception) -> str:
-    """The last cause of an error of Java, without packages: one sentence."""
+    """The last cause of an error of Java, without packages: one sentence. Why a certificate is not trusted
+    is said in words that do not name TLS: what does stands before them."""
     causes = _CAUSE.findall(str(error))
-    return ": ".join(filter(None, causes[-1])) if causes else reason_of(error)
+    if not causes:
+        return reason_of(error)
+    named = [cause for cause in causes[:-1] if cause[0] == _OF_TLS]
+    return ": ".join(word for cause in (*named[:1], causes[-1]) for word in cause if word)
+
+
+def with_hint(said: str) -> str:
+    """What the Admin said, with what may be behind it where that does not tell."""
+    if not _NO_ANSWER.search(said):
+        return said
+    return f"{said} (no broker is there, or its listener wants TLS or a login: --command-config)"

@@ -104,6 +104,8 @@ class ValidateOptions:
     is_foreign: bool = False
     #: the cluster need only speak Kafka's protocol, and the ledger is another client's
     is_kafka: bool = False
+    #: of Kafka's clients, for such a cluster: how to log in, and TLS
+    kafka_properties: Mapping[str, str] = field(default_factory=dict, repr=False)
     #: settings of Spark under which its Kafka source is found (spark.jars, spark.jars.packages)
     spark_settings: Mapping[str, str] = field(default_factory=dict)
     #: all ledgers are of producers on one machine that was not started again: their times may be compared
@@ -177,7 +179,7 @@ def validate(
 
 def _cluster(spark: Any, options: ValidateOptions) -> JudgedCluster:
     if options.is_kafka:
-        return KafkaCluster(spark, options.bootstrap_servers, options.timeout_ms)
+        return KafkaCluster(spark, options.bootstrap_servers, options.timeout_ms, options.kafka_properties)
     return OwnCluster(options.bootstrap_servers, options.timeout_ms)
 
 
@@ -258,7 +260,7 @@ def _compared(
     except (ClientError, BadOption) as error:
         return inconclusive(f"cluster: {error}")
     except (ReadFailed, *SPARK_ERRORS) as error:
-        return inconclusive(f"reading failed: {reason_of(error)}")
+        return inconclusive(f"reading failed: {cluster.reason_of(error)}")
     except OSError as error:
         return inconclusive(f"reading failed: {error}")
 

@@ -11,7 +11,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -174,16 +174,22 @@ def node_program(folder: str, made: Path) -> list[str]:
 
 
 @contextmanager
-def kafka_server(folder: Path) -> Iterator[str]:
-    """Kafka itself, broker and controller in one process; its address."""
-    reserved = ReservedPorts(2)
-    port, controller_port = reserved.numbers
+def kafka_server(
+    folder: Path, listeners: Mapping[str, str] | None = None, settings: str = ""
+) -> Iterator[dict[str, str]]:
+    """Kafka itself, broker and controller in one process; {listener: its address}. `listeners`: those beside
+    PLAINTEXT, by their protocol."""
+    protocols = {"PLAINTEXT": "PLAINTEXT", "CONTROLLER": "PLAINTEXT", **(listeners or {})}
+    reserved = ReservedPorts(len(protocols))
+    addresses = {name: f"127.0.0.1:{port}" for name, port in zip(protocols, reserved.numbers, strict=True)}
     properties = folder / "server.properties"
     properties.write_text(
         f"""process.roles=broker,controller
 node.id=1
-controller.quorum.voters=1@127.0.0.1:{controller_port}
-listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}
+controller.quorum.voters=1@{addresses["CONTROLLER"]}
+listeners={",".join(f"{name}://{address}" for name, address in addresses.items())}
+listener.security.protocol.map={",".join(f"{name}:{protocol}" for name, protocol in protocols.items())}
+inter.broker.listener.name=PLAINTEXT
 controller.listener.names=CONTROLLER
 log.dirs={folder / "data"}
 offsets.topic.replication.factor=1
@@ -192,7 +198,7 @@ transaction.state.log.replication.factor=1
 transaction.state.log.min.isr=1
 auto.create.topics.enable=false
 group.initial.rebalance.delay.ms=0
-"""
+{settings}"""
     )
     storage = start_java(
         "kafka.tools.StorageTool", "format", "-t", "AAAAAAAAAAAAAAAAAAAAAQ", "-c", str(properties), **PIPES
@@ -202,8 +208,9 @@ group.initial.rebalance.delay.ms=0
     log = folder / "server.log"
     with log.open("w") as out, start_java("kafka.Kafka", str(properties), stdout=out, stderr=out) as server:
         try:
-            _wait_for_port(port, server, log)
-            yield f"127.0.0.1:{port}"
+            for address in addresses.values():
+                _wait_for_port(int(address.rpartition(":")[2]), server, log)
+            yield addresses
         finally:
             server.kill()
 

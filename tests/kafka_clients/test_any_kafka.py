@@ -174,11 +174,13 @@ def test_faults_are_found_as_on_a_cluster_of_our_own(kafka: Kafka, source: str) 
     for topic, fault in FAULTS.items():
         fault.plant(kafka, ledgers[topic])
     script = str(Path(__file__).with_name("kafka_verdicts.py"))
-    done = spark(script, source, kafka.cluster.kafka_bootstrap, *map(str, ledgers.values()))
+    servers = kafka.cluster.kafka_bootstrap
+    asked = {topic: {"ledger": str(ledger), "servers": servers} for topic, ledger in ledgers.items()}
+    done = spark(script, source, json.dumps(asked))
     assert done.code == 0, done
     found = json.loads(done.lines[-1])
     for topic, fault in FAULTS.items():
-        verdict = found[str(ledgers[topic])]
+        verdict = found[topic]
         assert (verdict["code"], verdict["counts"]) == (fault.code, fault.counts), verdict["said"]
         assert fault.says in verdict["said"], verdict["said"]
 

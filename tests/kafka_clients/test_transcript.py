@@ -29,7 +29,8 @@ def test_every_request_gets_the_error_codes_of_the_transcript(tmp_path: Path) ->
 @pytest.mark.timeout(600)
 def test_kafka_says_the_same_but_for_the_differences_that_are_listed(tmp_path: Path) -> None:
     jars("java")
-    with kafka_server(tmp_path) as address:
+    with kafka_server(tmp_path) as addresses:
+        address = addresses["PLAINTEXT"]
         client = RawClient(address)
         found = play(client)
         client.close()

@@ -1,5 +1,6 @@
 """`holdfast validate`: what is wrong with its arguments is said before Spark is started."""
 
+import os
 from pathlib import Path
 
 import click
@@ -79,6 +80,8 @@ def test_what_does_not_go_with_the_kafka_source_is_refused_by_name(
         (("--ledger", ".", "--source", "kafka"), "--ledger does not go with --source kafka"),
         (("--foreign", ".", "--jars", "a.jar"), "go with --source kafka"),
         (("--foreign", ".", "--packages", "a:b:1"), "go with --source kafka"),
+        (("--foreign", ".", "--command-config", os.devnull), "go with --source kafka"),
+        (("--foreign", ".", "--source", "kafka", "--command-config", "no.file"), "cannot read no.file"),
     ],
 )
 def test_the_kafka_source_goes_with_foreign_alone(more: tuple[str, ...], said: str) -> None:

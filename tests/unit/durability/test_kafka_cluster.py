@@ -19,6 +19,7 @@ from holdfast.durability.kafka_cluster import (
     said_by_java,
     source_options,
     why_no_source,
+    with_hint,
 )
 from holdfast.durability.read_options import OffsetRange
 
@@ -33,6 +34,7 @@ NO_SERVER = """An error occurred while calling z:org.apache.kafka.clients.admin.
 Caused by: org.apache.kafka.common.config.ConfigException: No resolvable bootstrap urls given
 \tat org.apache.kafka.clients.ClientUtils.parseAndValidateAddresses(ClientUtils.java:105)
 """
+BAD_JAAS = "m.Module required password=s3cret"
 
 
 # --- words and options -----------------------------------------------------------------------------------
@@ -47,6 +49,11 @@ Caused by: org.apache.kafka.common.config.ConfigException: No resolvable bootstr
             "An error occurred.\n: java.util.concurrent.TimeoutException\n\tat a.b(C.java:1)",
             "TimeoutException",
         ),
+        (
+            "An error.\n: a.Execution: b\nCaused by: o.SslAuthenticationException: SSL handshake failed\n"
+            "Caused by: j.SignatureException: Signature does not match.\n",
+            "SslAuthenticationException: SSL handshake failed: SignatureException: Signature does not match.",
+        ),
         ("An error occurred.\n: a.Outer: b.Inner: \n\tat a.b(C.java:1)\nCaused by: b.Inner: \n", "Inner"),
         ("Answer from Java side is empty", "Answer from Java side is empty"),
     ],
@@ -55,20 +62,35 @@ def test_an_error_of_java_is_its_last_cause(text: str, said: str) -> None:
     assert said_by_java(Py4JError(text)) == said
 
 
+@pytest.mark.parametrize(
+    ("said", "has_hint"),
+    [
+        ("TimeoutException: Timed out waiting for a node assignment. Call: listNodes", True),
+        ("TimeoutException: The AdminClient thread has exited. Call: listNodes", True),
+        ("TimeoutException: Call(callName=listOffsets(api=LIST_OFFSETS)) timed out", False),
+    ],
+)
+def test_where_nobody_understands_the_admin_tls_may_be_what_is_missing(said: str, has_hint: bool) -> None:
+    assert ("--command-config" in with_hint(said)) is has_hint
+
+
 def test_spark_reads_exactly_the_ranges_and_never_passes_over_what_is_gone() -> None:
     ranges = [OffsetRange("t", 0, 0, 5), OffsetRange("t", 1, 3, 3), OffsetRange("u", 2, 7, 9)]
-    options = source_options("h:1", ranges, 45_000, 4)
+    settings = {"bootstrap.servers": "h:1", "security.protocol": "SSL", "isolation.level": "read_committed"}
+    options = source_options(settings, ranges, 45_000, 4)
     assert options is not None
     assert json.loads(options["assign"]) == {"t": [0], "u": [2]}
     assert json.loads(options["startingOffsets"]) == {"t": {"0": 0}, "u": {"2": 7}}
     assert json.loads(options["endingOffsets"]) == {"t": {"0": 5}, "u": {"2": 9}}
     assert options["failOnDataLoss"] == "true"
+    assert options["kafka.bootstrap.servers"] == "h:1"
+    assert options["kafka.security.protocol"] == "SSL"
     assert options["kafka.isolation.level"] == "read_uncommitted"
     assert options["kafkaConsumer.pollTimeoutMs"] == "45000"
 
 
 def test_of_empty_ranges_nothing_is_read() -> None:
-    assert source_options("h:1", [OffsetRange("t", 0, 4, 4)], 1000, 1) is None
+    assert source_options({}, [OffsetRange("t", 0, 4, 4)], 1000, 1) is None
 
 
 @pytest.mark.parametrize("timeout_ms", [1000, 30_000, 2_000_000_000])
@@ -104,6 +126,7 @@ class FakeAdmin:
     """Kafka's Admin of a cluster with topic t."""
 
     def __init__(self) -> None:
+        self.settings: dict[str, str] = {}
         self.topic_id = "id-1"
         self.policy: str | None = "delete"
         self.logs = {0: (0, 10), 1: (4, 9)}
@@ -140,6 +163,16 @@ class FakeAdmin:
 def java_with(admin: FakeAdmin, lacks: str | None = None) -> Any:
     """What py4j has, as far as it is asked for."""
 
+    def create(settings: dict[str, str]) -> FakeAdmin:
+        if settings.get("sasl.jaas.config") == BAD_JAAS:
+            raise Py4JError(f"An error occurred.\n: a.KafkaException: no\nCaused by: a.Bad: {BAD_JAAS}\n")
+        admin.settings = settings
+        return admin
+
+    def names(*more: str) -> Any:
+        common = ("bootstrap.servers", "security.protocol", "sasl.jaas.config")
+        return SimpleNamespace(configNames=lambda: [*common, *more])
+
     def class_for_name(name: str, initialize: bool, loader: str) -> str:
         if name == lacks:
             raise Py4JError(f"java.lang.ClassNotFoundException: {name}")
@@ -166,9 +199,12 @@ def java_with(admin: FakeAdmin, lacks: str | None = None) -> Any:
                 kafka=SimpleNamespace(
                     clients=SimpleNamespace(
                         admin=SimpleNamespace(
-                            Admin=SimpleNamespace(create=lambda settings: admin),
+                            Admin=SimpleNamespace(create=create),
+                            AdminClientConfig=names(),
                             OffsetSpec=SimpleNamespace(earliest=lambda: 0, latest=lambda: 1),
-                        )
+                        ),
+                        consumer=SimpleNamespace(ConsumerConfig=names("group.id")),
+                        producer=SimpleNamespace(ProducerConfig=names("acks")),
                     ),
                     common=SimpleNamespace(
                         TopicPartition=lambda topic, partition: (topic, partition),
@@ -240,6 +276,32 @@ def test_a_cluster_that_does_not_tell_how_it_cleans_up_is_not_judged(
     admin.policy = None
     with pytest.raises(ClientError, match="of topic t: the cluster does not tell it"):
         cluster.why_not_judged(["t"])
+
+
+def test_properties_of_its_user_say_how_to_connect(admin: FakeAdmin) -> None:
+    """Those of other clients in the same file are passed over, and ours count."""
+    given = {"security.protocol": "SSL", "acks": "all", "group.id": "g", "bootstrap.servers": "x:1"}
+    spark = SimpleNamespace(_jvm=java_with(admin), version="4.2.0")
+    KafkaCluster(spark, "h:1", 1000, given).look(["t"])
+    assert admin.settings == {"bootstrap.servers": "h:1", **client_settings(1000), "security.protocol": "SSL"}
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (
+            {"security.protocl": "SSL"},
+            r"--command-config: .*security.protocl \(did you mean security.protocol",
+        ),
+        ({"sasl.jaas.config": BAD_JAAS}, r"^h:1: Bad: \[hidden\]$"),
+    ],
+)
+def test_a_bad_property_is_a_sentence_without_secrets(
+    admin: FakeAdmin, given: dict[str, str], said: str
+) -> None:
+    cluster = KafkaCluster(SimpleNamespace(_jvm=java_with(admin), version="4.2.0"), "h:1", 1000, given)
+    with pytest.raises(ClientError, match=said):
+        cluster.look(["t"])
 
 
 def test_its_connections_are_ended(cluster: KafkaCluster, admin: FakeAdmin) -> None:
