@@ -60,6 +60,19 @@ def with_values_named(verdict: Verdict) -> Verdict:
     return verdict
 
 
+def with_unnamed_topics(verdict: Verdict, topic_ids: Mapping[str, Sequence[str]]) -> Verdict:
+    """The verdict that says of which topics that lost records no line has the id (`topic_ids`: of which some
+    has): sends to another topic of the same name look lost."""
+    unnamed = sorted({row["topic"] for row in verdict.samples.get("lost", ())} - topic_ids.keys())
+    if not unnamed:
+        return verdict
+    note = (
+        f"no line about {', '.join(unnamed)} has a topic id: what was sent to an earlier topic of that name, "
+        "or to another cluster's, looks lost"
+    )
+    return replace(verdict, notes=(*verdict.notes, note))
+
+
 def with_stories(
     spark: Any,
     verdict: Verdict,

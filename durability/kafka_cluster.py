@@ -188,7 +188,8 @@ def why_no_source(missing: Sequence[str], spark_version: str) -> str:
     package = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{spark_version}"
     return (
         f"Spark has no Kafka source ({', '.join(missing)}): --packages {package} fetches it from Maven "
-        "Central, --jars FILE,FILE names jars that are here"
+        "Central (where it has none of this version: the newest before), --jars FILE,FILE names jars that "
+        "are here"
     )
 
 

@@ -22,6 +22,7 @@ from holdfast.durability.beside_verdict import (
     with_places,
     with_stories,
     with_tables,
+    with_unnamed_topics,
     with_values_named,
 )
 from holdfast.durability.cluster_look import TopicLook, check_same, id_of_cluster
@@ -248,6 +249,7 @@ def _compared(
             )
             verdict = _with_later(_with_expired(verdict, totals, expired, ranges), settled, ranges)
             _check_same_topics(cluster, topics, verdict)
+            verdict = with_unnamed_topics(verdict, totals.topic_ids)
             verdict = _explained(spark, options, verdict, elections, was_compacted)
         others = (*of_no_clock, *(tables["strays"].doubts if tables else ()))
         verdict = replace(verdict, doubts=verdict.doubts + others)
