@@ -37,6 +37,8 @@ _ENDS = (signal.SIGINT, signal.SIGTERM)
 MEMORY_MIN_MB = 512
 #: {parameter: setting of Spark under which it finds its Kafka source}
 _FOUND_BY = {"packages": "spark.jars.packages", "jars": "spark.jars"}
+#: Of Maven, as Spark takes them.
+_COORDINATES = re.compile(r"[\w.-]+[:/][\w.-]+[:/][\w.+-]+")
 #: Parameters that do not go with that source: (option, why not).
 _OF_HOLDFAST = {
     "ledger": ("--ledger", "values are told apart by --foreign alone"),
@@ -275,6 +277,9 @@ def _spark_settings(given: Mapping[str, Any]) -> dict[str, str]:
     for option, (name, why) in _OF_HOLDFAST.items():
         if given[option]:
             raise click.UsageError(f"{name} does not go with --source kafka: {why}")
+    for package in (given["packages"] or "").split(","):
+        if package and not _COORDINATES.fullmatch(package):
+            raise click.UsageError(f"--packages: {package} is not GROUP:NAME:VERSION")
     for jar in (given["jars"] or "").split(","):
         if jar and not re.match(r"\w+:/", jar) and not Path(jar).is_file():
             raise click.UsageError(f"--jars: {jar} is no file")

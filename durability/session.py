@@ -25,6 +25,7 @@ _JAVA_OPTIONS = "-XX:+UseSerialGC"
 _LOG_OPTION = f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties').as_uri()}"
 #: On two busy cores the thorough compiler takes more from a short job than it gives.
 _QUICK_COMPILATION = "-XX:TieredStopAtLevel=1"
+_ENDED_WITH = re.compile(r'^Exception in thread "main" [\w.$]+: (.+)$', re.MULTILINE)
 #: the folder that holds the package `holdfast`
 _ROOT = str(Path(holdfast.__file__).resolve().parent.parent)
 
@@ -117,13 +118,25 @@ def _chatter_of_a_start() -> Iterator[None]:
         os.dup2(chatter.fileno(), 2)
         try:
             yield
-        except BaseException:
+        except BaseException as error:
             chatter.seek(0)
-            os.write(kept, chatter.read())
+            said = chatter.read()
+            if (why := why_not_started(said.decode(errors="replace"))) is not None:
+                from pyspark.errors import PySparkRuntimeError
+
+                raise PySparkRuntimeError(message=why) from error
+            os.write(kept, said)
             raise
         finally:
             os.dup2(kept, 2)
             os.close(kept)
+
+
+def why_not_started(chatter: str) -> str | None:
+    """What the JVM ended with on stderr, in one line, such as packages that there are not; None when it does
+    not say."""
+    found = _ENDED_WITH.search(chatter)
+    return found[1].strip("[]") if found else None
 
 
 def settings_of(master: str, *, is_short: bool, memory: str | None) -> dict[str, str]:

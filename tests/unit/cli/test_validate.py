@@ -60,6 +60,7 @@ def test_what_does_not_go_with_following_is_refused(tmp_path: Path, more: tuple[
         ("--one-clock", None),
         ("--history", "."),
         ("--jars", "no.jar"),
+        ("--packages", "spark-sql-kafka-0-10_2.13"),
     ],
 )
 def test_what_does_not_go_with_the_kafka_source_is_refused_by_name(

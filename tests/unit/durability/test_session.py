@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from holdfast.durability.session import DRIVER_MEMORY, keep_interrupts, settings_of
+from holdfast.durability.session import DRIVER_MEMORY, keep_interrupts, settings_of, why_not_started
 
 
 @pytest.fixture
@@ -39,3 +39,19 @@ def test_a_heap_is_as_large_as_asked_for() -> None:
 
     assert heaps("800m") == ("800m", "800m")
     assert heaps(None) == (DRIVER_MEMORY, None)
+
+
+@pytest.mark.parametrize(
+    ("chatter", "why"),
+    [
+        (
+            ":: loading settings\n\t:: UNRESOLVED DEPENDENCIES ::\n"
+            'Exception in thread "main" java.lang.NotFound: [unresolved dependency: a#b;1: not found]\n'
+            "\tat org.apache.spark.util.MavenUtils$.resolve(MavenUtils.scala:539)\n",
+            "unresolved dependency: a#b;1: not found",
+        ),
+        ("Error: Could not create the Java Virtual Machine.\n", None),
+    ],
+)
+def test_packages_that_there_are_not_are_a_line_and_no_page(chatter: str, why: str | None) -> None:
+    assert why_not_started(chatter) == why
