@@ -39,6 +39,8 @@ _NO_RECORDS = (
 )
 #: What the Admin says where a listener does not understand it.
 _NO_ANSWER = re.compile("waiting for a node assignment|AdminClient thread has exited")
+#: What Spark's source says of records that it was to read and that are not there.
+_GONE = re.compile(r"Could not read records in offset \[(\d+), \d+\) for topic partition (\S+)")
 _OF_TLS = "SslAuthenticationException"
 _CAUSE = re.compile(r"^(?:Caused by)?: (?:[\w$]+\.)*([\w$]+)(?:: ?(.*))?$", re.MULTILINE)
 
@@ -234,9 +236,14 @@ def source_options(
 def said_by_java(error: Exception) -> str:
     """The last cause of an error of Java, without packages: one sentence. Why a certificate is not trusted
     is said in words that do not name TLS: what does stands before them."""
-    causes = _CAUSE.findall(str(error))
-    if not causes:
-        return reason_of(error)
+    if gone := _GONE.search(str(error)):
+        return (
+            f"records of {gone[2]} from offset {gone[1]} are not there any more: its log lost them, or its "
+            "topic was deleted, while it was read"
+        )
+    causes, of_python = _CAUSE.findall(str(error)), reason_of(error)
+    if not causes or of_python.startswith("holdfast."):
+        return of_python
     named = [cause for cause in causes[:-1] if cause[0] == _OF_TLS]
     return ": ".join(word for cause in (*named[:1], causes[-1]) for word in cause if word)
 

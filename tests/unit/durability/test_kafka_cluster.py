@@ -54,6 +54,18 @@ BAD_JAAS = "m.Module required password=s3cret"
             "Caused by: j.SignatureException: Signature does not match.\n",
             "SslAuthenticationException: SSL handshake failed: SignatureException: Signature does not match.",
         ),
+        (
+            "Job aborted: Task 0 in stage 9.0: [KAFKA_DATA_LOSS.COULD_NOT_READ_OFFSET_RANGE]"
+            " Some data may have been lost.\nReason:\nCould not read records in offset [5, 20) for topic "
+            "partition t-0\nwith consumer group g.\nCaused by: a.OffsetOutOfRangeException: out of range\n",
+            "records of t-0 from offset 5 are not there any more: its log lost them, or its topic was "
+            "deleted, while it was read",
+        ),
+        (
+            "Job aborted.\nTraceback (most recent call last):\nholdfast.durability.Unreadable: line 3\n"
+            "Caused by: a.PythonException: Traceback\n",
+            "holdfast.durability.Unreadable: line 3",
+        ),
         ("An error occurred.\n: a.Outer: b.Inner: \n\tat a.b(C.java:1)\nCaused by: b.Inner: \n", "Inner"),
         ("Answer from Java side is empty", "Answer from Java side is empty"),
     ],
