@@ -8,8 +8,10 @@ import hashlib
 import re
 import zlib
 from typing import Any, NamedTuple
+from uuid import UUID
 
 from holdfast.durability.ledger_files import object_of
+from holdfast.protocol.id_text import encode_id
 
 #: The names that the rules see. Lines have no order among each other, so no rule of order is asked.
 RUN, PRODUCER = "foreign", "client"
@@ -19,8 +21,9 @@ _ACKS = {"all": -1, **{form: acks for acks in (-1, 0, 1) for form in (acks, str(
 #: What clients report of a partition that they do not know.
 _NO_PARTITION = -1
 _SHA256 = re.compile(r"[0-9a-f]{64}")
-#: As Kafka writes them; librdkafka has + and / where Kafka has - and _.
-_TOPIC_ID = re.compile(r"[A-Za-z0-9+/_-]{22}")
+#: As Kafka writes them; other clients have + and / where Kafka has - and _, fill up, or write them as UUIDs.
+_TOPIC_ID = re.compile(r"([A-Za-z0-9+/_-]{22})(==)?")
+_TOPIC_UUID = re.compile(r"[0-9a-fA-F]{8}-?([0-9a-fA-F]{4}-?){3}[0-9a-fA-F]{12}")
 _AS_KAFKA_HAS_IT = str.maketrans("+/", "-_")
 #: Hexadecimal digits of the hash that become the number; the checksum is over those behind them.
 _NUMBER_DIGITS = 15
@@ -58,9 +61,10 @@ def foreign_row(line: bytes) -> ForeignRow | str:
         return f"partition {partition!r} cannot be"
     topic_id = row.get("topic_id")
     if topic_id is not None:
-        if not isinstance(topic_id, str) or not _TOPIC_ID.fullmatch(topic_id):
+        as_kafka_has_it = _id_of(topic_id) if isinstance(topic_id, str) else None
+        if as_kafka_has_it is None:
             return f"topic_id {topic_id!r}: expected 22 characters of base64"
-        topic_id = topic_id.translate(_AS_KAFKA_HAS_IT)
+        topic_id = as_kafka_has_it
     number, checksum = number_and_checksum(value)
     if row.get("kind") == "invoke":
         acks = row.get("acks")
@@ -70,6 +74,13 @@ def foreign_row(line: bytes) -> ForeignRow | str:
     if row.get("kind") == "complete":
         return _answer(row, topic, (number, checksum), partition, topic_id)
     return f"kind {row.get('kind')!r}: expected invoke or complete"
+
+
+def _id_of(text: str) -> str | None:
+    """A topic id as Kafka writes it; None for what is none."""
+    if found := _TOPIC_ID.fullmatch(text):
+        return found[1].translate(_AS_KAFKA_HAS_IT)
+    return encode_id(UUID(text).bytes) if _TOPIC_UUID.fullmatch(text) else None
 
 
 def _answer(
