@@ -27,6 +27,8 @@ _NEEDED = (
 )
 #: Longest wait of the Admin for one answer, of those that it asks for again until its time is over.
 _REQUEST_TIMEOUT_MAX_MS = 30_000
+#: Partitions that a message names.
+_SHOWN_MAX = 5
 #: The Admin itself says first that its time is over, and why.
 _GRACE_MS = 5_000
 #: What of the reader's rows a verdict on values needs; a batch is not seen through this source.
@@ -37,8 +39,8 @@ _COLUMNS = (
 _NO_RECORDS = (
     "topic string, partition int, offset long, state string, value binary, leaderEpoch int, batch_crc32c long"
 )
-#: What the Admin says where a listener does not understand it.
-_NO_ANSWER = re.compile("waiting for a node assignment|AdminClient thread has exited")
+#: What the Admin says where a listener does not understand it: its first request has no answer.
+_NO_ANSWER = re.compile(r"(waiting for a node assignment|AdminClient thread has exited)\. Call: listNodes")
 #: What Spark's source says of records that it was to read and that are not there.
 _GONE = re.compile(r"Could not read records in offset \[(\d+), \d+\) for topic partition (\S+)")
 _OF_TLS = "SslAuthenticationException"
@@ -82,8 +84,26 @@ class KafkaCluster:
         look = self.look(topics)
         places = [(name, partition) for name, topic in look.items() for partition in sorted(topic.partitions)]
         spec = self._java.org.apache.kafka.clients.admin.OffsetSpec
-        starts, ends = self._offsets(places, spec.earliest), self._offsets(places, spec.latest)
+        try:
+            starts, ends = self._offsets(places, spec.earliest), self._offsets(places, spec.latest)
+        except ClientError as error:
+            if without := self._without_leader(sorted(look)):
+                raise ClientError(f"{without}: no leader within {self._timeout_ms} ms") from error
+            raise
         return [OffsetRange(*place, min(starts[place], ends[place]), ends[place]) for place in places]
+
+    def _without_leader(self, names: list[str]) -> str:
+        """Some partitions of these topics that have none now, "" when all have one."""
+        futures = self._admin.describeTopics(names).topicNameValues()
+        found = [
+            f"{name}-{row.partition()}"
+            for name in names
+            for row in self._answer(f"topic {name}", futures[name]).partitions()
+            if row.leader() is None
+        ]
+        return ", ".join(found[:_SHOWN_MAX]) + (
+            f" and {len(found) - _SHOWN_MAX} more" if found[_SHOWN_MAX:] else ""
+        )
 
     def why_not_judged(self, topics: Iterable[str]) -> str | None:
         """Why no verdict can be given on these topics: some are compacted; None when none is."""

@@ -79,7 +79,10 @@ def test_an_error_of_java_is_its_last_cause(text: str, said: str) -> None:
     [
         ("TimeoutException: Timed out waiting for a node assignment. Call: listNodes", True),
         ("TimeoutException: The AdminClient thread has exited. Call: listNodes", True),
-        ("TimeoutException: Call(callName=listOffsets(api=LIST_OFFSETS)) timed out", False),
+        (
+            "TimeoutException: Timed out waiting for a node assignment. Call: listOffsets(api=LIST_OFFSETS)",
+            False,
+        ),
     ],
 )
 def test_where_nobody_understands_the_admin_tls_may_be_what_is_missing(said: str, has_hint: bool) -> None:
@@ -142,12 +145,19 @@ class FakeAdmin:
         self.topic_id = "id-1"
         self.policy: str | None = "delete"
         self.logs = {0: (0, 10), 1: (4, 9)}
+        self.leaderless: set[int] = set()
+        self.is_slow = False
         self.is_open = True
 
     def describeTopics(self, names: list[str]) -> Any:
         nodes = [SimpleNamespace(id=lambda: 1)]
         rows = [
-            SimpleNamespace(partition=lambda p=p: p, replicas=lambda: nodes, isr=lambda: nodes)
+            SimpleNamespace(
+                partition=lambda p=p: p,
+                replicas=lambda: nodes,
+                isr=lambda: nodes,
+                leader=lambda p=p: None if p in self.leaderless else nodes[0],
+            )
             for p in self.logs
         ]
         topic_id = self.topic_id
@@ -159,6 +169,8 @@ class FakeAdmin:
 
     def listOffsets(self, asked: dict[tuple[str, int], int]) -> Any:
         def offset(place: tuple[str, int]) -> Answer:
+            if place[1] in self.leaderless or self.is_slow:
+                return Answer(Py4JError("An error.\n: java.util.concurrent.TimeoutException: slow\n"))
             return Answer(SimpleNamespace(offset=lambda: self.logs[place[1]][asked[place]]))
 
         return SimpleNamespace(partitionResult=offset)
@@ -255,6 +267,19 @@ def test_a_log_that_shrinks_between_two_questions_is_an_empty_range(
 ) -> None:
     admin.logs = {0: (7, 5)}
     assert cluster.ranges(["t"]) == [OffsetRange("t", 0, 5, 5)]
+
+
+def test_a_partition_without_leader_is_named(cluster: KafkaCluster, admin: FakeAdmin) -> None:
+    """The Admin waits for one as long as it may, and then speaks of its last request."""
+    admin.is_slow = True
+    with pytest.raises(ClientError, match=r"^offsets of t-0: TimeoutException: slow$"):
+        cluster.ranges(["t"])
+    admin.leaderless = {1}
+    with pytest.raises(ClientError, match=r"^t-1: no leader within 1000 ms$"):
+        cluster.ranges(["t"])
+    admin.leaderless, admin.logs = set(range(9)), dict.fromkeys(range(9), (0, 1))
+    with pytest.raises(ClientError, match=r"^t-0, t-1, t-2, t-3, t-4 and 4 more: no leader"):
+        cluster.ranges(["t"])
 
 
 def test_a_topic_that_there_is_not_is_a_sentence(cluster: KafkaCluster) -> None:
