@@ -249,8 +249,7 @@ def _compared(
             )
             verdict = _with_later(_with_expired(verdict, totals, expired, ranges), settled, ranges)
             _check_same_topics(cluster, topics, verdict)
-            verdict = with_unnamed_topics(verdict, totals.topic_ids)
-            verdict = _explained(spark, options, verdict, elections, was_compacted)
+            verdict = _explained(spark, options, verdict, totals, elections, was_compacted)
         others = (*of_no_clock, *(tables["strays"].doubts if tables else ()))
         verdict = replace(verdict, doubts=verdict.doubts + others)
         if options.tables is not None:
@@ -268,10 +267,16 @@ def _compared(
 
 
 def _explained(
-    spark: Any, options: ValidateOptions, verdict: Verdict, elections: Elections, was_compacted: WasCompacted
+    spark: Any,
+    options: ValidateOptions,
+    verdict: Verdict,
+    totals: Totals,
+    elections: Elections,
+    was_compacted: WasCompacted,
 ) -> Verdict:
     """The verdict with what compaction may have done, where to look, and what became of lost records."""
     verdict = with_compaction(spark, verdict, options.log_dirs, was_compacted)
+    verdict = with_unnamed_topics(verdict, totals.topic_ids)
     verdict = with_places(verdict, options.log_dirs)
     verdict = with_stories(spark, verdict, options.log_dirs, options.history, elections)
     return with_values_named(verdict) if options.is_foreign else verdict
