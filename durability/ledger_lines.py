@@ -152,8 +152,7 @@ class _Seen:
                 continue
             follows = before.last_pseq < order.first_pseq and before.highest_offset < order.lowest_offset
             if before.rises and order.rises and follows:
-                ends = {"last_pseq": order.last_pseq, "highest_offset": order.highest_offset}
-                found[-1] = before._replace(**ends)
+                found[-1] = before._replace(last_pseq=order.last_pseq, highest_offset=order.highest_offset)
             else:
                 found.append(order)
 

@@ -7,8 +7,9 @@ Decoding is `durability.segments`, which shares nothing with the broker. What ca
 `problem`, so that it is reported and nothing else suffers.
 """
 
+import functools
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from heapq import heapreplace
@@ -139,9 +140,11 @@ class SegmentsReader(DataSourceReader):
     def read(self, partition: SegmentPartition) -> Iterator[pa.RecordBatch]:
         schema = arrow_schema(BATCH_SCHEMA if self._by_batch else RECORD_SCHEMA)
         rows: list[tuple[Any, ...]] = []
+        # once for each log dir: with some thousand replicas each look would be at some thousand lines
+        points = functools.cache(recovery_points)
         for folder in partition.folders:
             check_log_dir(folder.path)
-            for row in folder_rows(folder, by_batch=self._by_batch):
+            for row in folder_rows(folder, by_batch=self._by_batch, points_of=points):
                 rows.append(row)
                 if len(rows) >= _ROWS_MAX:
                     yield _to_arrow(rows, schema)
@@ -161,14 +164,19 @@ def grouped(sizes: Mapping[ReplicaFolder, int], min_groups: int) -> list[tuple[R
     return [tuple(sorted(group)) for _, _, group in sorted(heap, key=lambda item: item[1]) if group]
 
 
-def folder_rows(folder: ReplicaFolder, *, by_batch: bool) -> Iterator[tuple[Any, ...]]:
-    """The rows of one replica in log order."""
+def folder_rows(
+    folder: ReplicaFolder,
+    *,
+    by_batch: bool,
+    points_of: Callable[[str], Mapping[tuple[str, int], int] | None] = recovery_points,
+) -> Iterator[tuple[Any, ...]]:
+    """The rows of one replica in log order. `points_of`: the recovery points of a log dir."""
     if not folder.path:
         return
     place = (folder.broker, folder.topic, folder.partition)
     if by_batch:
         # first: what is flushed from now on is none of ours
-        points = recovery_points(str(Path(folder.path).parent)) or {}
+        points = points_of(str(Path(folder.path).parent)) or {}
         flushed = points.get((folder.topic, folder.partition), 0)
         yield from _missing_head(place, folder)
         is_compacted = was_compacted(folder.path)

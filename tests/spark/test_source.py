@@ -8,15 +8,17 @@ from typing import Any
 import pytest
 from pyspark.errors import PySparkException
 
+from holdfast.client.consumer import Consumer
 from holdfast.client.core.errors import ClientError
 from holdfast.durability import range_reader
 from holdfast.durability.core.positions import DataLost
 from holdfast.durability.core.pushdown import Bounds
 from holdfast.durability.range_reader import RangePartition, read_partition
-from holdfast.durability.read_options import BadOption, Mode, OffsetRange, parse_options
+from holdfast.durability.read_options import BadOption, Mode, OffsetRange, ReadOptions, parse_options
 from holdfast.durability.source import plan_ranges
 from holdfast.protocol.record_batch import Record, encode_batch
 from holdfast.protocol.topic_names import OFFSETS_TOPIC
+from holdfast.runtime.api import Runtime
 from tests.spark.planted_log import NODE_ID, PlantedLogs, damaged
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark session")]
@@ -157,9 +159,14 @@ def test_ranges_of_one_task_are_read_through_the_same_connections(
     node: PlantedLogs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of a topic with some hundred partitions and few records these would be nearly all of the work."""
-    made = []
+    made: list[object] = []
     make = range_reader._consumer
-    monkeypatch.setattr(range_reader, "_consumer", lambda *given: made.append(make(*given)) or made[-1])
+
+    def counted(runtime: Runtime, options: ReadOptions) -> Consumer:
+        made.append(options)
+        return make(runtime, options)
+
+    monkeypatch.setattr(range_reader, "_consumer", counted)
     options = parse_options({"kafka.bootstrap.servers": node.address, "subscribe": "t,other"}, Mode.BATCH)
     planned = [*plan_ranges(options), OffsetRange("t", 0, 15, 20), OffsetRange("t", 1, 60, 70)]
     found = [

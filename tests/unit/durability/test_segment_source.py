@@ -8,6 +8,7 @@ import pytest
 
 pytest.importorskip("pyspark", reason="needs the extra `spark`")
 
+from holdfast.durability import segment_source
 from holdfast.durability.segment_source import BATCH_SCHEMA, folder_rows, grouped
 from holdfast.durability.segments import ReplicaFolder, replica_folders
 from holdfast.protocol.record_batch import Record, encode_batch
@@ -208,3 +209,22 @@ def test_folders_that_no_broker_makes_are_no_replicas(tmp_path: Path) -> None:
     for name in ("t-0", "t-00", "t-\u0661", "t", "t-x"):
         (tmp_path / name).mkdir()
     assert [folder.path for folder in replica_folders({str(tmp_path): 1})] == [str(tmp_path / "t-0")]
+
+
+def test_the_recovery_points_of_a_log_dir_are_read_once_a_task(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[str] = []
+
+    def look(log_dir: str) -> dict[tuple[str, int], int]:
+        looks.append(log_dir)
+        return {}
+
+    monkeypatch.setattr(segment_source, "recovery_points", look)
+    for number in range(9):
+        (tmp_path / f"t-{number}").mkdir()
+        (tmp_path / f"t-{number}" / "00000000000000000000.log").write_bytes(b"")
+    reader = segment_source.SegmentsReader(f"1={tmp_path}", True, None, None, 1)
+    (task,) = reader.partitions()
+    assert sum(batch.num_rows for batch in reader.read(task)) == 9
+    assert looks == [str(tmp_path)]
