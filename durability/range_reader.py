@@ -4,20 +4,26 @@ Owns the consumer of the range and what becomes of batches that the driver has n
 """
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
 from holdfast.client.consumer import Consumer
-from holdfast.client.core.errors import TimedOut
+from holdfast.client.core.errors import NoSuchOffset, TimedOut
 from holdfast.client.core.fetcher_effects import FetchedBatch
 from holdfast.durability.arrow import Columns, to_arrow
-from holdfast.durability.cluster_offsets import OwnLoop
+from holdfast.durability.cluster_offsets import ClusterOffsets, OwnLoop
 from holdfast.durability.core.epochs import epoch_at
-from holdfast.durability.core.positions import DataLost
-from holdfast.durability.read_options import OffsetRange, ReadOptions, grouped_ranges, split_ranges
+from holdfast.durability.core.positions import DataLost, Place
+from holdfast.durability.read_options import (
+    LATEST,
+    OffsetRange,
+    ReadOptions,
+    grouped_ranges,
+    split_ranges,
+)
 from holdfast.durability.replica_reader import is_another_topic, replica_batches
 from holdfast.runtime.api import Runtime
 
@@ -27,6 +33,8 @@ _log = logging.getLogger("holdfast.spark")
 POLL_BYTES = 2 << 20
 #: Ranges with fewer offsets together are asked for at once.
 _AT_ONCE_OFFSETS = 10_000
+#: Between two looks at what became of a range of which nothing comes.
+_LOOK_MS = 1_000
 
 
 @dataclass
@@ -122,49 +130,98 @@ def together(ranges: Sequence[OffsetRange]) -> list[list[OffsetRange]]:
 def _read_at_once(
     loop: OwnLoop, consumer: Consumer, options: ReadOptions, ranges: Sequence[OffsetRange], columns: Columns
 ) -> Iterator[pa.RecordBatch]:
-    """Ranges of different partitions."""
+    """Ranges of different partitions, each offset once, however the logs change meanwhile. Raises: DataLost,
+    TimedOut, ClientError."""
     pending = {(wanted.topic, wanted.partition): wanted for wanted in ranges}
     offsets = {place: wanted.start for place, wanted in pending.items()}
     loop.run(_begin(consumer, offsets))
-    clock = loop.runtime.clock
-    since_ms = clock.now_ms()
+    now_ms = loop.runtime.clock.now_ms
+    deadline_ms = now_ms() + options.poll_timeout_ms
     while pending:
-        batches = loop.run(consumer.poll_batches(POLL_BYTES, options.poll_timeout_ms))
+        try:
+            left_ms = max(0, min(_LOOK_MS, deadline_ms - now_ms()))
+            batches = loop.run(consumer.poll_batches(POLL_BYTES, left_ms))
+        except NoSuchOffset as error:
+            if (place := error.partition) is None or place not in pending:
+                raise  # behind a range that has been read
+            said = f"{_gone(pending[place], offsets[place])} (failOnDataLoss=false goes on without them)"
+            raise DataLost(said) from error
         _pass_over_other_topics(consumer, options, pending)
-        # what lies behind a range that has been read is none of ours, and no progress
-        found: dict[tuple[str, int], list[FetchedBatch]] = {}
-        for batch in batches:
-            if (batch.topic, batch.partition) in pending:
-                found.setdefault((batch.topic, batch.partition), []).append(batch)
-        if pending and not found and (not batches or clock.now_ms() - since_ms >= options.poll_timeout_ms):
-            place, wanted = next(iter(pending.items()))
+        fresh = _fresh(batches, pending, offsets)
+        for place, found in fresh.items():
+            wanted, offset = pending[place], offsets[place]
+            if found[0].start_offset > offset:
+                _log.warning("%s; goes on at %d", _gone(wanted, offset), found[0].start_offset)
+            yield from to_arrow(
+                _as_planned(options, wanted, found) if wanted.epochs else found,
+                *(*place, offset, wanted.end),
+                columns,
+                keeps_damaged=options.keeps_damaged,
+            )
+            offsets[place] = found[-1].header.next_offset
+            if offsets[place] >= wanted.end:
+                del pending[place]
+        if fresh:
+            deadline_ms = now_ms() + options.poll_timeout_ms
+        for place in [place for place in pending if place not in fresh]:
+            position = consumer.position(place)
+            if position is not None and position >= pending[place].end:
+                _log.warning("%s", _gone(pending.pop(place), offsets[place]))
+        if pending and now_ms() >= deadline_ms:
+            _pass_over_cut_logs(options, pending, offsets)
+
+
+def _fresh(
+    batches: Sequence[FetchedBatch], pending: Collection[Place], offsets: Mapping[Place, int]
+) -> dict[Place, list[FetchedBatch]]:
+    """Those of what came that are progress. What lies behind a range that has been read is none of ours; one
+    who is sent back to the beginning of a log that was truncated meets what is read already."""
+    found: dict[Place, list[FetchedBatch]] = {}
+    for batch in batches:
+        place = (batch.topic, batch.partition)
+        if place in pending and batch.header.next_offset > offsets[place]:
+            found.setdefault(place, []).append(batch)
+    return found
+
+
+def _pass_over_cut_logs(
+    options: ReadOptions, pending: dict[Place, OffsetRange], offsets: Mapping[Place, int]
+) -> None:
+    """Forget the ranges, of which nothing comes, that lie behind the ends of their logs by now, where this
+    may be. Raises: TimedOut for another one."""
+    for place, wanted in list(pending.items()):
+        if options.fail_on_data_loss or _log_end(options, place) >= wanted.end:
             raise TimedOut(
                 f"{wanted.topic}-{wanted.partition}: nothing came from offset {offsets[place]} on within "
                 f"{options.poll_timeout_ms} ms, up to {wanted.end} was expected"
             )
-        for place, kept in found.items():
-            wanted, since_ms = pending[place], clock.now_ms()
-            yield from to_arrow(
-                _as_planned(options, wanted, kept) if wanted.epochs else kept,
-                *(*place, offsets[place], wanted.end),
-                columns,
-                keeps_damaged=options.keeps_damaged,
-            )
-            end = kept[-1].header.next_offset
-            assert end > offsets[place], "an answer without progress"
-            offsets[place] = end
-            if end >= wanted.end:
-                del pending[place]
+        _log.warning("%s", _gone(wanted, offsets[place]))
+        del pending[place]
 
 
 def _pass_over_other_topics(
-    consumer: Consumer, options: ReadOptions, pending: dict[tuple[str, int], OffsetRange]
+    consumer: Consumer, options: ReadOptions, pending: dict[Place, OffsetRange]
 ) -> None:
     """Forget the ranges of topics that were created again since they were planned. Raises: DataLost."""
     for place, wanted in list(pending.items()):
         topic_id = consumer.topic_id(place)
         if topic_id is not None and is_another_topic(wanted, topic_id.hex(), options.fail_on_data_loss):
             del pending[place]
+
+
+def _gone(wanted: OffsetRange, offset: int) -> str:
+    return (
+        f"{wanted.topic}-{wanted.partition}: offsets {offset} to {wanted.end - 1} were to be read, and "
+        f"offset {offset} is not in the log any more: it was deleted or truncated"
+    )
+
+
+def _log_end(options: ReadOptions, place: Place) -> int:
+    cluster = ClusterOffsets(options)
+    try:
+        return cluster.list_offsets({place: LATEST})[place]
+    finally:
+        cluster.close()
 
 
 def _as_planned(options: ReadOptions, wanted: OffsetRange, batches: list[FetchedBatch]) -> list[FetchedBatch]:

@@ -13,7 +13,7 @@ class Stream:
 
     def __init__(self, bootstrap_servers: str, **options: str) -> None:
         self._bootstrap_servers = bootstrap_servers
-        topics = {} if "subscribePattern" in options else {"subscribe": "t"}
+        topics = {} if {"subscribePattern", "assign"}.intersection(options) else {"subscribe": "t"}
         self._options = {**topics, "startingOffsets": "earliest", **options}
         self.offsets: dict[str, Any] | None = None
         self.rows: list[tuple[int, int, str]] = []

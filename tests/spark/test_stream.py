@@ -11,6 +11,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from holdfast.client.core.errors import ClientError
 from holdfast.durability.core.positions import DataLost
+from holdfast.durability.range_reader import POLL_BYTES
 from holdfast.protocol.record_batch import Record, encode_batch
 from tests.spark.planted_log import PlantedLogs
 from tests.spark.stream_driver import Stream
@@ -24,11 +25,14 @@ pytestmark = [
 ALL = ReadAllAvailable()
 
 
-def batches(start: int, end: int, epoch: int = 3, size: int = 10) -> list[bytes]:
+def batches(start: int, end: int, epoch: int = 3, size: int = 10, padding: bytes = b"") -> list[bytes]:
     """Records `<epoch>:<offset>` in batches of `size`."""
     return [
         encode_batch(
-            [Record(o, 1_000 + o, None, b"%d:%d" % (epoch, o)) for o in range(low, min(low + size, end))],
+            [
+                Record(o, 1_000 + o, None, b"%d:%d" % (epoch, o) + padding)
+                for o in range(low, min(low + size, end))
+            ],
             base_offset=low,
             leader_epoch=epoch,
         )
@@ -230,6 +234,49 @@ def test_an_election_between_metadata_and_offsets_is_no_loss(
         *values(0, 100, 120, epoch=6),
         *values(1, 0, 40),
     ]
+
+
+#: so long that a range is read in several answers
+PADDING = b" " * (POLL_BYTES // 20)
+
+
+@pytest.mark.parametrize(
+    ("log", "begins", "following"),
+    [
+        (batches(90, 150, padding=PADDING), 0, (100, 150, 3)),
+        ([], 150, (150, 150, 3)),
+        (batches(0, 20, padding=PADDING), 0, (20, 20, 3)),
+        (batches(0, 20, padding=PADDING) + batches(20, 35, 6, padding=PADDING), 0, (20, 35, 6)),
+        (batches(0, 20, padding=PADDING) + batches(20, 150, 6, padding=PADDING), 0, (20, 150, 6)),
+    ],
+    ids=["deleted", "all deleted", "cut", "cut, and less since", "cut, and more since"],
+)
+def test_a_log_that_changes_while_a_range_is_read_gives_no_record_twice_and_none_of_others(
+    node: PlantedLogs, streams: Any, log: list[bytes], begins: int, following: tuple[int, int, int]
+) -> None:
+    for fails in (True, False):
+        node.plant("t", 0, batches(0, 100, padding=PADDING))
+        stream = streams(
+            **{"failOnDataLoss": str(fails), "assign": '{"t":[0]}', "kafkaConsumer.pollTimeoutMs": "3000"}
+        )
+        start, end = stream.plan()
+        (partition,) = stream.reader.partitions(start, end)
+        found = stream.reader.read(partition)
+        offsets = next(found).column("offset").to_pylist()
+        node.plant("t", 0, log, begins=begins)
+        if fails:
+            with pytest.raises(DataLost, match="not in the log any more|the log was truncated"):
+                list(found)
+            continue
+        for batch in found:
+            offsets += batch.column("offset").to_pylist()
+            assert set(batch.column("leaderEpoch").to_pylist()) == {3}
+        assert sorted(set(offsets)) == offsets
+        stream.offsets = end
+        stream.next()
+        assert [(offset, value.strip()) for _, offset, value in stream.rows] == [
+            (offset, value) for _, offset, value in values(0, *following)
+        ]
 
 
 def test_a_topic_that_was_made_again_is_noticed(node: PlantedLogs, streams: Any) -> None:
