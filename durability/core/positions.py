@@ -70,7 +70,7 @@ class StreamOffsets:
             return StreamOffsets._parsed(found)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise BadOption(
-                f"option checkpointLocation: its offsets are of another source, not of holdfast: {found!r:.200}"
+                f"option checkpointLocation: its offsets are of another source: {found!r:.200}"
             ) from error
 
     @staticmethod
