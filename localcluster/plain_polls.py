@@ -134,12 +134,17 @@ def _in_sessions(
     for topic, partition, offset in sorted(served):
         offsets[TopicPartition(topic, partition)].append(offset)
     before: dict[tuple[str, str, str, TopicPartition], int] = {}
+    highest: dict[tuple[str, str, str, TopicPartition], int] = {}
     for poll in polls:
         key = poll.run, poll.consumer, poll.session, poll.place
         last = before.get(key, poll.offset - 1)
         before[key] = poll.offset
-        if poll.high_watermark is not None and 0 <= poll.high_watermark <= poll.offset:
-            yield "polled_uncommitted", f"{poll.told}: high watermark {poll.high_watermark}"
+        mark = -1 if poll.high_watermark is None else poll.high_watermark
+        if poll.nth == 0 and 0 <= mark < highest.get(key, 0):
+            yield "watermark_back", f"{poll.told}: high watermark {mark}, before it {highest[key]}"
+        highest[key] = max(highest.get(key, -1), mark)
+        if 0 <= mark <= poll.offset:
+            yield "polled_uncommitted", f"{poll.told}: high watermark {mark}"
         if poll.offset <= last:
             yield "polled_again", f"{poll.told}: after offset {last}"
         there = offsets[poll.place]

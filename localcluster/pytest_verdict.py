@@ -1,6 +1,6 @@
 """The verdict that a test asks for: Spark's where the extra `spark` is installed, else a plain check.
 
-The plain check reads the ledger and the topic in this process and knows thirteen classes; `holdfast
+The plain check reads the ledger and the topic in this process and knows fourteen classes; `holdfast
 validate`, in a process of its own, knows all of them and compares the replicas' files as well.
 """
 

@@ -35,6 +35,7 @@ from holdfast.durability.rules import (
     unexpected,
     unsent,
     unserved,
+    watermark_back,
 )
 from holdfast.durability.rules.rule import END_OF_ROW, Rule
 
@@ -42,7 +43,7 @@ _MODULES = (
     lost, moved, duplicated, unexpected, misplaced, corrupt, key_changed, headers_changed, timestamp_changed,
     reordered, overtaken, diverged, unserved, unsent, damaged, incomplete, rewritten, epoch_order,
     epoch_checkpoint, file_order, polled_and_gone, polled_unsent, polled_again, poll_skipped,
-    polled_uncommitted, recovered, lost_weakly_acked, reordered_unacked,
+    polled_uncommitted, watermark_back, recovered, lost_weakly_acked, reordered_unacked,
 )  # fmt: skip
 #: Name -> rule, in the order of a report.
 RULES: dict[str, Rule] = {module.RULE.name: module.RULE for module in _MODULES}

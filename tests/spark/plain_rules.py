@@ -261,10 +261,15 @@ def _in_sessions(tables: Tables) -> Iterator[Row]:
     for record in tables.log:
         served[record.topic, record.partition].append(record)
     before: dict[tuple[str, str, int], int] = {}
+    highest: dict[tuple[str, str, int], int] = {}
     for poll in tables.polls:
         place = poll.topic, poll.partition
         last = before.get((poll.session, *place))
         before[poll.session, *place] = poll.offset
+        told = highest.get((poll.session, *place), -1)
+        highest[poll.session, *place] = max(told, poll.high_watermark)
+        if 0 <= poll.high_watermark < told:
+            yield "watermark_back", *place, poll.offset, poll.producer, poll.pseq
         if poll.offset >= poll.high_watermark >= 0:
             yield "polled_uncommitted", *place, poll.offset, poll.producer, poll.pseq
         if last is not None and poll.offset <= last:

@@ -136,6 +136,16 @@ def _uncommitted(watched: Watched) -> None:
     watched.lines[-1]["high_watermark"] = 18
 
 
+def _mark_back(watched: Watched) -> None:
+    """Of the third poll of partition 0; the fourth does not know it, the last one tells the same again."""
+    for poll, mark in ((0, 18), (1, 19), (2, 17), (3, -1), (4, 20)):
+        watched.lines[2 * poll]["high_watermark"] = mark
+
+
+def _mark_back_in_another_session(watched: Watched) -> None:
+    watched.lines.append(watched.line(0, 9, list(watched.records(0, 1)), session="s2", high_watermark=10))
+
+
 def _unknown_mark(watched: Watched) -> None:
     watched.lines[-1]["high_watermark"] = -1
     del watched.lines[-2]["high_watermark"]
@@ -186,7 +196,13 @@ FAULTS = {
     "replaced": Fault(_replaced, {"polled_and_gone": 1}, "a record 20 is served in its place"),
     "acknowledged and gone": Fault(_acknowledged_and_gone, {"lost": 1, "polled_and_gone": 1}),
     "deleted by retention": Fault(_retained),
-    "at the high watermark": Fault(_uncommitted, {"polled_uncommitted": 2}, "high watermark 18"),
+    "at the high watermark": Fault(
+        _uncommitted, {"polled_uncommitted": 2, "watermark_back": 1}, "high watermark 18"
+    ),
+    "a high watermark that goes back": Fault(
+        _mark_back, {"watermark_back": 1}, "poll 2: high watermark 17, before it 19"
+    ),
+    "a high watermark that goes back elsewhere": Fault(_mark_back_in_another_session),
     "without a high watermark": Fault(_unknown_mark),
     "never sent": Fault(_stranger, {"unexpected": 1, "polled_unsent": 1}, "poll 9: never sent"),
     "refused": Fault(_refused, {"unexpected": 1, "polled_unsent": 1}, "poll 4: was refused"),

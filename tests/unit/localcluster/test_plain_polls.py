@@ -87,6 +87,14 @@ def _mark_not_known(read: Read) -> None:
     read.change(5, high_watermark=None)
 
 
+def _mark_back(read: Read) -> None:
+    read.change(1, high_watermark=9, nth=0)
+    read.change(2, high_watermark=-1, nth=0)
+    read.change(3, high_watermark=8, nth=0)
+    read.change(4, high_watermark=8)
+    read.change(5, high_watermark=9)
+
+
 def _gone(read: Read) -> None:
     del read.records[5]
 
@@ -146,6 +154,7 @@ def _of_another_partition(read: Read) -> None:
         (_over_a_hole, {}),
         (_uncommitted, {"polled_uncommitted": 1}),
         (_mark_not_known, {}),
+        (_mark_back, {"watermark_back": 1}),
         (_gone, {"polled_and_gone": 1}),
         (_gone_for_two, {"polled_and_gone": 1}),
         (_replaced, {"polled_and_gone": 1}),
