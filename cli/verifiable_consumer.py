@@ -6,8 +6,7 @@ each move is seen. What was read in one session has to rise without gaps.
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
-from itertools import groupby
+from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -15,12 +14,10 @@ import click
 from holdfast.cli.options import INT32_MAX, bootstrap, client_properties, run_client
 from holdfast.cli.tool_lines import ToolLines
 from holdfast.client.consumer import Consumer
-from holdfast.client.core.consumer_records import decoded_records
 from holdfast.client.core.errors import ClientError, LogTruncated, NoSuchOffset
 from holdfast.client.core.fetcher_effects import FetchedBatch
-from holdfast.client.core.poll_rows import Polled
 from holdfast.client.group_session import RebalanceListener
-from holdfast.client.poll_ledger import PollLedger
+from holdfast.client.poll_ledger import PollLedger, polled_of
 from holdfast.protocol.topic_names import TopicPartition
 from holdfast.runtime.api import DiskError, Runtime
 
@@ -187,7 +184,7 @@ class ConsumerRun(RebalanceListener):
         return []
 
     def _take(self, batches: Sequence[FetchedBatch]) -> None:
-        polled = list(self._decoded(batches))
+        polled = list(polled_of(self._consumer, batches))
         if self._ledger is not None:
             self._ledger.write(polled)
         count = sum(len(one.records) for one in polled)
@@ -209,19 +206,6 @@ class ConsumerRun(RebalanceListener):
                 for one in polled
             ],
         )
-
-    def _decoded(self, batches: Sequence[FetchedBatch]) -> Iterator[Polled]:
-        """What came of one partition in answers with one high watermark. Raises: CorruptRecords."""
-        most = self._consumer.config.unpacked_bytes_max
-
-        def place(batch: FetchedBatch) -> tuple[str, int, int]:
-            return batch.topic, batch.partition, batch.high_watermark
-
-        for (topic, partition, high_watermark), group in groupby(batches, place):
-            records = [one for batch in group for one in decoded_records(batch, most, check_crc=False)]
-            if records:
-                topic_id = self._consumer.topic_id((topic, partition))
-                yield Polled(topic, partition, high_watermark, topic_id, records)
 
     # --- reports --------------------------------------------------------------------------------------
 

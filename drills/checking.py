@@ -5,19 +5,26 @@
 
 import threading
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from holdfast.client.consumer import Consumer
 from holdfast.client.core.consumer_records import ConsumerRecord
 from holdfast.client.core.errors import ClientError, CorruptRecords, LogTruncated, NoSuchOffset
+from holdfast.client.core.fetcher_effects import FetchedBatch
 from holdfast.client.core.history import parse_value
+from holdfast.client.poll_ledger import PollLedger, polled_of
+from holdfast.drills.load import RUN
 from holdfast.localcluster.nodes import ClusterError
 from holdfast.runtime.api import Runtime
 from holdfast.runtime.real.machine import run
 
+#: Records of one consumer that are written down, some 50 bytes each: however often a log is cut and read
+#: again, files and Spark's work stay bounded.
+WRITTEN_MAX = 500_000
 #: Complaints of one consumer that are kept; more would say the same.
 COMPLAINTS_MAX = 5
 _POLL_MS = 200.0
-_READ_MAX = 5_000
+_READ_BYTES = 1 << 20
 
 
 class StreamCheck:
@@ -69,15 +76,24 @@ class CheckingConsumer:
     """Reads one topic from its first record on until it is stopped."""
 
     def __init__(
-        self, bootstrap_servers: str, topic: str, *, name: str, says: Callable[[str], None] = lambda _: None
+        self,
+        bootstrap_servers: str,
+        topic: str,
+        *,
+        name: str,
+        ledger: Path,
+        says: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """`says` hears of a log that was cut below what was read."""
+        """`ledger`: folder that gets what it was given; `says` hears of a log that was cut below what was
+        read."""
         self.name = name
         self.check = StreamCheck()
         #: how often the log was cut below what was read
         self.cuts = 0
+        self._written = 0
         self._servers = bootstrap_servers
         self._topic = topic
+        self._folder = ledger
         self._says = says
         self._stop = threading.Event()
         self._error: BaseException | None = None
@@ -108,21 +124,39 @@ class CheckingConsumer:
         consumer = Consumer(
             self._servers, self._topic, auto_offset_reset="none", client_id=self.name, runtime=runtime
         )
-        async with consumer:
-            consumer.assign(dict.fromkeys(await consumer.partitions(self._topic), "earliest"))
-            while not self._stop.is_set():
-                try:
-                    self.check.take(await consumer.poll(_READ_MAX, timeout_ms=_POLL_MS))
-                except (LogTruncated, NoSuchOffset) as error:
-                    self._cut(str(error))
-                    consumer.seek_to_beginning(*consumer.assignment)
-                except CorruptRecords as error:
-                    self.check.complain(str(error))
-                    if error.next_offset is not None:
-                        consumer.seek(error.partition, error.next_offset)
-                except ClientError:  # no broker answers now
-                    await runtime.clock.sleep(_POLL_MS)
+        ledger = PollLedger(str(self._folder), RUN, self.name, runtime=runtime)
+        await ledger.open()
+        try:
+            async with consumer:
+                await self._read(consumer, ledger, runtime)
+        finally:
+            await ledger.close()
         return 0
+
+    async def _read(self, consumer: Consumer, ledger: PollLedger, runtime: Runtime) -> None:
+        consumer.assign(dict.fromkeys(await consumer.partitions(self._topic), "earliest"))
+        while not self._stop.is_set():
+            try:
+                self._take(consumer, ledger, await consumer.poll_batches(_READ_BYTES, _POLL_MS))
+            except (LogTruncated, NoSuchOffset) as error:
+                self._cut(str(error))
+                ledger.begin_session()
+                consumer.seek_to_beginning(*consumer.assignment)
+            except CorruptRecords as error:
+                self.check.complain(str(error))
+                if error.next_offset is not None:
+                    ledger.begin_session()
+                    consumer.seek(error.partition, error.next_offset)
+            except ClientError:  # no broker answers now
+                await runtime.clock.sleep(_POLL_MS)
+
+    def _take(self, consumer: Consumer, ledger: PollLedger, batches: Sequence[FetchedBatch]) -> None:
+        polled = list(polled_of(consumer, batches))
+        if self._written < WRITTEN_MAX:
+            ledger.write(polled)
+        for one in polled:
+            self._written += len(one.records)
+            self.check.take(one.records)
 
     def _cut(self, text: str) -> None:
         self.cuts += 1

@@ -41,6 +41,8 @@ _EXIT_CODES = {
 }
 #: Classes that a loss causes by itself: after a loss, the producer gets the same offsets again.
 _OF_A_LOSS = ("lost", "reordered")
+#: And those of consumers that were given what is lost, which need not have been acknowledged.
+_OF_POLLS_BEFORE = ("polled_and_gone", "watermark_back")
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +117,8 @@ def judge(
         return DrillResult.INCONCLUSIVE, "; ".join(evidence.notes)
     if expectation.loss is ExpectedLoss.NONE and lost:
         return DrillResult.LOST, f"{lost} lost; {expectation.rule}"
-    excused = _OF_A_LOSS if lost else ()
+    of_polls = () if expectation.loss is ExpectedLoss.NONE else _OF_POLLS_BEFORE
+    excused = (*of_polls, *(_OF_A_LOSS if lost else ()))
     if any(evidence.counts.get(name, 0) for name in FORBIDDEN if name not in excused):
         return DrillResult.ANOMALY, "see the table"
     if evidence.complaints:

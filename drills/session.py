@@ -59,7 +59,8 @@ class Session:
 
     def add_reader(self, name: str, topic: str) -> None:
         """One more consumer that checks what it reads."""
-        reader = CheckingConsumer(self.ground.nodes.bootstrap_servers, topic, name=name, says=self.say)
+        servers = self.ground.nodes.bootstrap_servers
+        reader = CheckingConsumer(servers, topic, name=name, ledger=self.ledger, says=self.say)
         self.readers.append(reader)
         reader.start()
 

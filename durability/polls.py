@@ -48,10 +48,14 @@ class Polls:
 
 
 def read_all_polls(
-    spark: Any, scale: Scale, sizes: Mapping[str, int], totals: Totals, topics: Mapping[str, TopicLook]
+    spark: Any,
+    scale: Scale,
+    sizes: Mapping[str, int],
+    totals: Totals,
+    topics: Mapping[str, TopicLook] | None = None,
 ) -> Polls | None:
     """What the files say that were {file: bytes} long; None when there are none. `totals` are the ledger's,
-    `topics` what the cluster says of its topics. Raises: UnreadableLedger."""
+    `topics` what the cluster says of its topics; None: it is gone. Raises: UnreadableLedger."""
     if not sizes:
         return None
     read = scale.kept(_all_rows(spark, scale, sizes))
@@ -85,15 +89,17 @@ def _all_rows(spark: Any, scale: Scale, sizes: Mapping[str, int]) -> Any:
     return scale.table(spark, pa.Table.from_batches(batches, schema=schema))
 
 
-def _check_topic(row: Any, totals: Totals, topics: Mapping[str, TopicLook]) -> None:
+def _check_topic(row: Any, totals: Totals, topics: Mapping[str, TopicLook] | None) -> None:
     """Polls are of the ledger's runs and topics, and of partitions that there are.
 
     Raises: UnreadableLedger."""
     first = f"{row.first.file}, line {row.first.line}"
     if row.run not in totals.runs:
         raise UnreadableLedger(f"{first}: polls of run {row.run}, of which there is no send")
-    if row.topic not in topics:
+    if row.topic not in totals.topics:
         raise UnreadableLedger(f"{first}: polls of topic {row.topic}, of which there is no send")
+    if topics is None:
+        return
     look = topics[row.topic]
     if row.topic_id not in (None, look.topic_id):
         raise UnreadableLedger(f"{first}: {why_made_again(row.topic, [row.topic_id], look.topic_id)}")

@@ -15,8 +15,11 @@ import pyarrow.parquet as pq
 from holdfast.durability.arrow import Columns
 from holdfast.durability.judge import MARKS_SCHEMA, judge
 from holdfast.durability.ledger import Totals, read_sends
-from holdfast.durability.ledger_files import UnreadableLedger
+from holdfast.durability.ledger_files import UnreadableLedger, poll_files
+from holdfast.durability.ledger_source import sizes_of
+from holdfast.durability.polls import read_all_polls
 from holdfast.durability.read_options import parse_options
+from holdfast.durability.scale import MUCH
 from holdfast.durability.segment_source import BATCH_SCHEMA, arrow_schema, folder_rows
 from holdfast.durability.segments import high_watermarks, parse_log_dirs, replica_folders
 from holdfast.durability.session import local_source
@@ -93,7 +96,9 @@ def sizes(folder: Path) -> tuple[int, int]:
 def judge_all(spark: Any, ledger: Path, folders: Sequence[Path]) -> dict[str, Verdict]:
     """The verdict on each topic of the ledger. The view `violations` is there afterwards."""
     try:
+        files = poll_files(str(ledger))
         sends, totals = read_sends(spark, str(ledger))
+        polls = read_all_polls(spark, MUCH, sizes_of(files), totals)
     except UnreadableLedger as error:
         return {"": inconclusive(f"ledger: {error}")}
     log = spark.read.schema(LOG_SCHEMA).parquet(*[local_source(folder / _SERVED) for folder in folders])
@@ -109,6 +114,7 @@ def judge_all(spark: Any, ledger: Path, folders: Sequence[Path]) -> dict[str, Ve
         replica=batches.cache(),
         marks=spark.createDataFrame(marks, MARKS_SCHEMA),
         partitions=len(folders),
+        polls=polls,
     )
     return _by_topic(spark, totals)
 

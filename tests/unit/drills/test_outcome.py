@@ -7,6 +7,7 @@ from holdfast.drills.settings import Expectation, ExpectedLoss, Settings
 from holdfast.durability.verdict import FORBIDDEN
 
 NONE = Expectation(ExpectedLoss.NONE, "R1")
+POSSIBLE = Expectation(ExpectedLoss.POSSIBLE, "rule")
 CERTAIN = Expectation(ExpectedLoss.CERTAIN, "R2")
 TOLD = Expectation(ExpectedLoss.POSSIBLE, "R3", is_told=True)
 
@@ -36,6 +37,8 @@ def evidence(
         # who writes again where records were lost breaks the order; nothing else follows from a loss
         (CERTAIN, evidence(4, lost=7, reordered=7), DrillResult.EXPECTED),
         (NONE, evidence(5, reordered=7), DrillResult.ANOMALY),
+        (NONE, evidence(5, polled_and_gone=7), DrillResult.ANOMALY),
+        (POSSIBLE, evidence(5, polled_and_gone=7, watermark_back=1), DrillResult.EXPECTED),
         (CERTAIN, evidence(6), DrillResult.INCONCLUSIVE),
         # R68: a possible loss is reported, and not too small
         (TOLD, evidence(), DrillResult.EXPECTED),
@@ -53,11 +56,15 @@ def test_the_verdict_is_held_against_the_expectation(
     assert judge(expectation, found)[0] is result
 
 
-@pytest.mark.parametrize("name", sorted(set(FORBIDDEN) - {"lost", "reordered"}))
+#: What an allowed loss causes by itself.
+OF_A_LOSS = {"lost", "reordered", "polled_and_gone", "watermark_back"}
+
+
+@pytest.mark.parametrize("name", sorted(set(FORBIDDEN) - OF_A_LOSS))
 def test_an_anomaly_beside_an_allowed_loss_is_one(name: str) -> None:
     """Of an unclean election the log of the new leader is a prefix of what was sent, and the others truncate
     to it: each record is where it was or nowhere, once, and behind the prefix offsets are given again."""
-    counts = {"lost": 7, "reordered": 7, "recovered": 3, "lost_weakly_acked": 3}
+    counts = dict.fromkeys(OF_A_LOSS, 7) | {"recovered": 3, "lost_weakly_acked": 3}
     assert judge(CERTAIN, DrillEvidence(4, counts, {}))[0] is DrillResult.EXPECTED
     assert judge(CERTAIN, DrillEvidence(4, counts | {name: 1}, {}))[0] is DrillResult.ANOMALY
 
