@@ -44,6 +44,7 @@ class TopicNow:
     #: as Kafka writes it
     topic_id: str
     is_compacted: bool
+    partitions: int
 
 
 def look(bootstrap_servers: str, topics: Iterable[str], timeout_ms: int) -> dict[str, TopicLook]:
@@ -135,15 +136,16 @@ async def _compacted(admin: Admin, topics: list[str], timeout_ms: int) -> list[s
 
 
 async def _look_now(admin: Admin, topics: list[str], timeout_ms: int) -> dict[str, TopicNow]:
-    ids = {}
+    ids, partitions = {}, {}
     for topic in await admin.describe_topics(topics, timeout_ms=timeout_ms) if topics else ():
         if topic.error_code == ErrorCode.NONE:
             ids[topic.name] = encode_id(topic.topic_id)
+            partitions[topic.name] = len(topic.partitions)
         elif topic.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             code = ErrorCode(topic.error_code)
             raise ClientError(f"topic {topic.name}: {code.name}", code)
     compacted = await _compacted(admin, list(ids), timeout_ms) if ids else []
-    return {name: TopicNow(topic_id, name in compacted) for name, topic_id in ids.items()}
+    return {name: TopicNow(topic_id, name in compacted, partitions[name]) for name, topic_id in ids.items()}
 
 
 async def _look(admin: Admin, topics: list[str], timeout_ms: int) -> dict[str, TopicLook]:

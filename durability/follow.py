@@ -17,6 +17,7 @@ from pyspark.errors import StreamingQueryException
 from holdfast.client.core.errors import ClientError
 from holdfast.durability.core.retries import Retries
 from holdfast.durability.follow_query import FollowOptions, begin_query
+from holdfast.durability.followed_polls import EARLY_RULES as POLL_RULES
 from holdfast.durability.followed_topics import FollowedTopics
 from holdfast.durability.java import NoJava
 from holdfast.durability.ledger import topics_named
@@ -94,7 +95,8 @@ def follow(
         steps, of_files = state.steps(), doubts_of_files(options.ledger)
         others = (*topics.doubts, *doubts, *of_files)
         found = verdict_of(steps, topics.named, options.acked_min, others)
-        return of_a_part_of_the_ledger(found) if of_files or any(step.doubts for step in steps) else found
+        is_of_a_part = of_files or any(step.doubts for step in steps)
+        return of_a_part_of_the_ledger(found, _never_sent(steps)) if is_of_a_part else found
 
     stream = _Stream(spark, options, state, topics, lambda step: on_step(step, verdict()))
     try:
@@ -267,12 +269,22 @@ def _now_ms() -> int:
     return time.monotonic_ns() // 1_000_000
 
 
+def _never_sent(steps: Sequence[Step]) -> Mapping[str, int]:
+    """How many of each class were never sent, as far as it is known; all that an earlier build found."""
+    found: Counter[str] = Counter()
+    for step in steps:
+        found.update(step.counts if step.never_sent is None else step.never_sent)
+    return found
+
+
 def verdict_of(
     steps: Sequence[Step], topics: Sequence[str], acked_min: int, others: Sequence[str] = ()
 ) -> Verdict:
     """All micro-batches together, and doubts from elsewhere. Good says that none of the early rules was
     broken so far."""
     counts: Counter[str] = Counter(dict.fromkeys(EARLY_RULES, 0))
+    if any("polled" in step.facts for step in steps):
+        counts.update(dict.fromkeys(POLL_RULES, 0))
     facts: Counter[str] = Counter(dict.fromkeys(("sent", "acked", "ok", "served"), 0))
     samples: dict[str, list[Mapping[str, Any]]] = {}
     doubts = list(others)
@@ -294,10 +306,11 @@ def verdict_of(
         doubts.append(
             f"{facts['ok']} acknowledged sends (acks=all) were seen in their place: too few to prove anything"
         )
+    consumers = {tuple(session[1:3]) for step in steps for session in step.sessions}
     return Verdict(
         counts=dict(counts),
         samples=samples,
-        facts={**facts, "topics": list(topics)},
+        facts={**facts, "topics": list(topics), **({"consumers": len(consumers)} if consumers else {})},
         doubts=tuple(doubts),
         notes=tuple(notes),
     )

@@ -1,4 +1,4 @@
-"""What `holdfast validate --follow` reads: lines of ledgers and records of logs, as one stream."""
+"""What `holdfast validate --follow` reads: lines of ledgers, polls and records of logs, as one stream."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -7,7 +7,8 @@ from typing import Any
 
 from pyspark.sql import functions as F
 
-from holdfast.durability.micro_batches import LINE_COLUMNS, LOG_COLUMNS
+from holdfast.durability.follow_source import RECORD
+from holdfast.durability.micro_batches import LOG_COLUMNS
 from holdfast.durability.session import local_path
 
 #: A micro-batch begins so often, if there is something new.
@@ -49,18 +50,15 @@ def begin_query(
 ) -> Any:
     """A running query that gives `step` each micro-batch and its number, and goes on where the checkpoint
     stands."""
-    read = _lines(spark, options).unionByName(_records(spark, options, topics), allowMissingColumns=True)
+    # of lines and polls one source, in this order: earlier builds left checkpoints of two
+    read = spark.readStream.format("holdfast.followed").load(options.ledger)
+    read = read.unionByName(_records(spark, options, topics), allowMissingColumns=True)
     return (
         read.writeStream.foreachBatch(step)
         .option("checkpointLocation", local_path(checkpoint))
         .trigger(processingTime=TRIGGER)
         .start()
     )
-
-
-def _lines(spark: Any, options: FollowOptions) -> Any:
-    read = spark.readStream.format("holdfast.ledger").load(options.ledger)
-    return read.select(F.lit(0).alias("origin"), *LINE_COLUMNS)
 
 
 def _records(spark: Any, options: FollowOptions, topics: Sequence[str]) -> Any:
@@ -78,4 +76,4 @@ def _records(spark: Any, options: FollowOptions, topics: Sequence[str]) -> Any:
     )
     of_producer = F.when(F.col("timestampType") == 0, F.col("timestampMs")).alias("timestamp_ms")
     names = [name for name in LOG_COLUMNS if name != "timestamp_ms"]
-    return read.select(F.lit(1).alias("origin"), of_producer, *names)
+    return read.select(F.lit(RECORD).alias("origin"), of_producer, *names)

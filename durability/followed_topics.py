@@ -36,6 +36,8 @@ class FollowedTopics:
         self._judged: frozenset[str] = frozenset()
         #: those of the ledgers that there were when the cluster was asked last
         self._there: frozenset[str] = frozenset()
+        #: how many partitions these have
+        self._partitions: dict[str, int] = {}
         #: topic -> why nothing more is said of it
         self._withdrawn: dict[str, str] = {}
         if self._path.exists():
@@ -79,6 +81,10 @@ class FollowedTopics:
                     for topic in sorted(self._there - self._judged - self._withdrawn.keys())
                 ),
             )
+
+    def partitions_of(self, topic: str) -> int | None:
+        """How many it had when the cluster was asked last; None when it is not known."""
+        return self._partitions.get(topic)
 
     def heard(self, topic_ids: Mapping[str, Collection[str]]) -> None:
         """Lines name these topics, and those ids acknowledged. Raises: OSError."""
@@ -143,6 +149,7 @@ class FollowedTopics:
 
     def _take(self, found: Mapping[str, TopicNow]) -> None:
         self._there = frozenset(found)
+        self._partitions = {topic: now.partitions for topic, now in found.items()}
         reasons = {}
         for topic, now in found.items():
             others = sorted(self._ids[topic] - {now.topic_id})

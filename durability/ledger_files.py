@@ -119,7 +119,12 @@ def _is_ledger(file: Path) -> bool:
 
 
 def _is_of_polls(file: Path) -> bool:
-    return file.name.removesuffix(".gz").endswith(POLLS_SUFFIX)
+    return is_polls(file.name)
+
+
+def is_polls(path: str) -> bool:
+    """True for a file of what a consumer was given, by its name."""
+    return path.removesuffix(".gz").endswith(POLLS_SUFFIX)
 
 
 def doubts_of_files(ledger: str) -> tuple[str, ...]:

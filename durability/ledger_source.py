@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
-from holdfast.durability.arrow_ledger import cuts, may_go_on_at, run_of, whole_end
+from holdfast.durability.arrow_ledger import cuts, run_of
 from holdfast.durability.files_on_workers import read_on_worker
+from holdfast.durability.growing_files import GrowingFilesReader, news
 from holdfast.durability.ledger_files import (
     NoLedger,
-    UnreadableLedger,
     first_run,
     is_arrow,
     is_packed,
@@ -29,8 +29,6 @@ from holdfast.durability.ledger_lines import ROWS, LedgerRange, read_rows
 
 #: A Spark partition has at least so much, as JSON lines: starting a Python worker's read is not free.
 RANGE_BYTES_MIN = 16 << 20
-#: Enough for some lines.
-_TAIL_BYTES = 64 << 10
 _SPARK_TYPES = {pa.int32(): "int", pa.int64(): "long", pa.string(): "string"}
 SCHEMA = ", ".join(f"{field.name} {_SPARK_TYPES[field.type]}" for field in ROWS)
 
@@ -44,8 +42,7 @@ class LedgerPartition(InputPartition):
 
 class LedgerSource(DataSource):
     """Option `path`: a JSON list of files; `minPartitions`: as many Spark partitions where data suffices;
-    `foreign`: lines of another client; `sizes`: JSON {file: bytes to read}. Of a stream `path` is a file
-    or a folder, as `--ledger` has it."""
+    `foreign`: lines of another client; `sizes`: JSON {file: bytes to read}."""
 
     @classmethod
     def name(cls) -> str:
@@ -61,89 +58,26 @@ class LedgerSource(DataSource):
         least = int(self.options.get("minPartitions", "1"))
         return LedgerReader(files, least, is_foreign=is_foreign, sizes=sizes)
 
-    def streamReader(self, schema: Any) -> "LedgerStreamReader":
-        return LedgerStreamReader(self.options["path"])
 
-
-class LedgerStreamReader(DataSourceStreamReader):
-    """Follows ledgers as producers write them, and files that appear; a line, or batch, is read when it is
-    whole.
-
-    An offset is {file: bytes}. Packed files are whole ledgers already: they are read once, when they appear.
-    A file that was read and is gone, is shorter, or has no line's end (an Arrow one: no batch) where reading
-    stopped, and a packed one of another size, is none that can be followed. A longer file with a line's end
-    (a batch) at that very byte is not told from one that has grown.
-    """
+class LedgerStreamReader(GrowingFilesReader):
+    """Follows ledgers as producers write them."""
 
     def __init__(self, path: str) -> None:
-        self._path = path
+        self.path = path
 
-    def initialOffset(self) -> dict[str, int]:
-        return {}
-
-    def latestOffset(self, start: dict[str, int], limit: Any) -> dict[str, int]:
-        """Raises: UnreadableLedger, OSError."""
+    def files(self) -> Iterator[list[str]]:
         try:
-            files = ledger_files(self._path)
+            yield ledger_files(self.path)
         except NoLedger:
-            files = []  # not yet
-        for path in sorted(start.keys() - set(files)):
-            raise UnreadableLedger(f"{path}: it was read, and is not there any more")
-        for path in files:
-            _check_read(path, start.get(path, 0))
-        ends = {path: size for path in files if (size := whole_lines_end(path, start.get(path, 0))) > 0}
-        return {**start, **ends}
+            yield []  # not yet
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[LedgerPartition]:
-        ranges = [
-            LedgerRange(path, start.get(path, 0), size, _run(path))
-            for path, size in sorted(end.items())
-            if size > start.get(path, 0)
-        ]
+        ranges = [LedgerRange(*wanted, _run(wanted[0])) for wanted in news(start, end)]
         return [LedgerPartition(ranges)] if ranges else []
 
     def read(self, partition: LedgerPartition) -> Iterator[pa.RecordBatch]:
         with read_on_worker():
             yield from read_rows(partition.ranges)
-
-
-def _check_read(path: str, was_read: int) -> None:
-    """Raises: UnreadableLedger when the file is not the one of which so many bytes were read; OSError."""
-    if not was_read:
-        return
-    size = Path(path).stat().st_size
-    if size != was_read if is_packed(path) else size < was_read:
-        raise UnreadableLedger(f"{path}: {was_read} bytes of it were read, and it has {size} now")
-    if is_packed(path):
-        return
-    if not (may_go_on_at(path, was_read) if is_arrow(path) else _is_line_end(path, was_read - 1)):
-        raise UnreadableLedger(f"{path}: it is not the file of which {was_read} bytes were read")
-
-
-def _is_line_end(path: str, position: int) -> bool:
-    with Path(path).open("rb") as file:
-        file.seek(position)
-        return file.read(1) == b"\n"
-
-
-def whole_lines_end(path: str, start: int) -> int:
-    """The byte behind the last whole line, or Arrow batch, of a file, `start` when none was added. Raises:
-    OSError."""
-    if is_arrow(path):
-        return whole_end(path, start)
-    size = Path(path).stat().st_size
-    if is_packed(path):
-        return size
-    with Path(path).open("rb") as file:
-        at = size
-        while at > start:
-            begin = max(start, at - _TAIL_BYTES)
-            file.seek(begin)
-            found = file.read(at - begin).rfind(b"\n")
-            if found >= 0:
-                return begin + found + 1
-            at = begin
-    return start
 
 
 class LedgerReader(DataSourceReader):

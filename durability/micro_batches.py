@@ -8,16 +8,19 @@ import json
 import shutil
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import functions as F
 
+from holdfast.durability.follow_source import LINE, POLL, RECORD
+from holdfast.durability.followed_polls import POLL_COLUMNS, FollowedPolls, PollsSeen
 from holdfast.durability.followed_topics import FollowedTopics
 from holdfast.durability.ledger import DEFECTS, REPEATED, SENDS_SQL
 from holdfast.durability.ledger_lines import INFO, PROBLEM, TOPIC_ID
 from holdfast.durability.rules import PAIRS_SQL
+from holdfast.durability.rules.unexpected import NEVER_SENT
 from holdfast.durability.session import local_path, local_source
 from holdfast.durability.state_files import read_json, write_whole
 from holdfast.durability.verdict import SAMPLES_MAX
@@ -45,7 +48,9 @@ _LOG_SCHEMA = (
     "topic string, partition int, offset long, state string, producer string, pseq long, "
     "value_crc32c long, timestamp_ms long, key_crc32c long, headers_crc32c long"
 )
-_PLACED_SCHEMA = "topic string, partition int, offset long, producer string, pseq long, acked boolean"
+_PLACED_SCHEMA = (
+    "topic string, partition int, offset long, producer string, pseq long, acked boolean, value_crc32c long"
+)
 _FOUND_SCHEMA = (
     "class string, topic string, partition int, offset long, run string, producer string, pseq long, "
     "detail string"
@@ -64,11 +69,13 @@ _UNPAIRED_SCHEMA = (
 
 #: What a micro-batch says without a closer look.
 _FRESH_SQL = (
-    "count_if(origin = 0 AND kind IN (1, 3)) AS sent",
-    "count_if(origin = 0 AND kind IN (2, 3) AND outcome = 1) AS acked",
-    "count_if(origin = 1) AS served",
+    f"count_if(origin = {LINE} AND kind IN (1, 3)) AS sent",
+    f"count_if(origin = {LINE} AND kind IN (2, 3) AND outcome = 1) AS acked",
+    f"count_if(origin = {RECORD}) AS served",
+    f"count_if(origin = {POLL}) AS polls",
     f"count_if(kind = {PROBLEM}) AS problems",
-    "collect_set(CASE WHEN origin = 0 AND pseq >= 0 THEN topic END) AS topics",
+    f"collect_set(CASE WHEN origin = {LINE} AND pseq >= 0 THEN topic END) AS topics",
+    f"collect_set(CASE WHEN origin = {LINE} AND pseq >= 0 THEN run END) AS runs",
     f"collect_set(CASE WHEN kind = {TOPIC_ID} THEN struct(topic, run) END) AS ids",
 )
 #: How far each log was read, and from where on the micro-batch has read it again: it was truncated there.
@@ -105,7 +112,7 @@ LEFT JOIN (SELECT * FROM placed_before
   ON p.topic = u.log_topic AND p.producer = u.producer AND p.pseq = u.pseq
 """
 #: What is surely wrong by now; each row once, for `found_before` is left out.
-_CANDIDATES_SQL = """
+_CANDIDATES_SQL = f"""
 SELECT 'corrupt' AS class, log_topic AS topic, log_partition AS partition, log_offset AS offset, run,
        producer, pseq, 'checksum does not hold, or is not the ledger''s' AS detail
 FROM pairs WHERE state = 'damaged' OR differs
@@ -120,7 +127,7 @@ SELECT 'unexpected', log_topic, log_partition, log_offset, run, producer, pseq,
        CASE WHEN state = 'foreign' THEN 'not the value of a ledger' ELSE 'was refused before the append' END
 FROM pairs WHERE state = 'foreign' OR (refused AND log_topic IS NOT NULL)
 UNION ALL
-SELECT 'unexpected', topic, partition, offset, NULL, producer, pseq, 'never sent'
+SELECT 'unexpected', topic, partition, offset, NULL, producer, pseq, '{NEVER_SENT}'
 FROM unpaired LEFT SEMI JOIN open_log_before USING (topic, partition, offset, producer, pseq)
 WHERE placed_offset IS NULL
 UNION ALL
@@ -192,7 +199,7 @@ LEFT ANTI JOIN repeated USING (topic, producer, pseq)
 WHERE NOT refused
 """
 _SETTLED_SQL = """
-SELECT topic, partition, log_offset AS offset, producer, pseq, acked, acked AND perfect AS ok
+SELECT topic, partition, log_offset AS offset, producer, pseq, acked, value_crc32c, acked AND perfect AS ok
 FROM pairs
 WHERE log_partition = partition
   AND ((acked OR weakly_acked) AND log_offset = offset OR weakly_acked AND offset IS NULL OR unknown)
@@ -203,7 +210,7 @@ SELECT {", ".join(LOG_COLUMNS)} FROM log
 LEFT ANTI JOIN settled USING (topic, producer, pseq)
 LEFT ANTI JOIN (SELECT * FROM sends WHERE partition IS NULL) USING (topic, producer, pseq)
 LEFT ANTI JOIN (SELECT * FROM unpaired WHERE placed_offset IS NOT NULL) USING (topic, producer, pseq)
-LEFT ANTI JOIN (SELECT * FROM candidates WHERE detail = 'never sent')
+LEFT ANTI JOIN (SELECT * FROM candidates WHERE class = 'unexpected' AND detail = '{NEVER_SENT}')
   USING (topic, partition, offset, producer, pseq)
 WHERE state = 'good'
 """
@@ -225,20 +232,17 @@ class Step:
     defects: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     #: topic that a line names -> topic ids that acknowledged
     topic_ids: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    #: class -> rows that were never sent, as far as the ledger was read; None: an earlier build did not say
+    never_sent: Mapping[str, int] | None = None
+    #: runs that lines name
+    runs: Sequence[str] = ()
+    #: as in PollsSeen
+    sessions: Sequence[Sequence[Any]] = ()
+    spoiled: Sequence[str] = ()
 
     def as_json(self) -> str:
         """For the state folder."""
-        return json.dumps(
-            {
-                "batch": self.batch,
-                "counts": dict(self.counts),
-                "samples": dict(self.samples),
-                "facts": dict(self.facts),
-                "doubts": list(self.doubts),
-                "defects": dict(self.defects),
-                "topic_ids": dict(self.topic_ids),
-            }
-        )
+        return json.dumps(asdict(self))
 
 
 @dataclass
@@ -263,7 +267,7 @@ class FollowState:
         step = self._judged(spark, frame.localCheckpoint(), batch)
         write_whole(self.folder / "steps" / f"{batch}.json", step.as_json())
         self._steps[batch] = step
-        for name in ("open_sends", "open_log", "positions"):
+        for name in ("open_sends", "open_log", "positions", "polls"):
             self._forget(name, batch - 1)
         return step
 
@@ -273,8 +277,8 @@ class FollowState:
         topic_ids = _topic_ids(row)
         if self.topics is not None:
             self.topics.heard(topic_ids)
-        lines = fresh.where("origin = 0").select(*LINE_COLUMNS)
-        fresh.where("origin = 1").select(*LOG_COLUMNS).createOrReplaceTempView("fresh_log")
+        lines = fresh.where(F.col("origin") == LINE).select(*LINE_COLUMNS)
+        fresh.where(F.col("origin") == RECORD).select(*LOG_COLUMNS).createOrReplaceTempView("fresh_log")
         for name, schema in (
             ("open_sends", LINES_SCHEMA), ("open_log", _LOG_SCHEMA), ("positions", _POSITIONS_SCHEMA),
         ):  # fmt: skip
@@ -289,7 +293,8 @@ class FollowState:
         self._look_back(spark, batch)
         _view(spark, "candidates", _NEW_SQL)
         _view(spark, "settled", _SETTLED_SQL)
-        counts, samples = self._findings(spark)
+        seen = self._take_polls(spark, fresh, row, batch)
+        counts, never_sent, samples = self._findings(spark)
         self._write_if(bool(counts), spark.table("candidates"), "found", batch)
         self._write(spark.table("settled").drop("ok"), "placed", batch)
         self._write(spark.table("positions").drop("cut_at"), "positions", batch)
@@ -301,23 +306,58 @@ class FollowState:
         problems = lines.where(F.col("kind") == PROBLEM).select("run").limit(3) if row.problems else None
         doubts = () if problems is None else tuple(f"ledger: {one.run}" for one in problems.collect())
         defects = _defects(spark.table("sends"), spark.table("repeated"))
-        return Step(batch, counts, samples, facts, doubts, defects, topic_ids)
+        if seen is None:
+            return Step(batch, counts, samples, facts, doubts, defects, topic_ids, never_sent, row.runs)
+        facts["polled"] = seen.records
+        polled = (seen.sessions, seen.spoiled)
+        doubts += seen.doubts
+        return Step(batch, counts, samples, facts, doubts, defects, topic_ids, never_sent, row.runs, *polled)
+
+    def _take_polls(self, spark: Any, fresh: Any, row: Any, batch: int) -> PollsSeen | None:
+        """Add to view `candidates` what is wrong with polls; None when there was none so far."""
+        before = [step for step in self.steps() if step.batch < batch]
+        if not row.polls and not any("polled" in step.facts for step in before):
+            return None
+        polls = FollowedPolls(
+            spark,
+            batch,
+            self._read,
+            self._write,
+            self.topics,
+            frozenset(run for step in before for run in step.runs).union(row.runs),
+            {
+                (run, consumer, session): (file, line, poll)
+                for step in before
+                for file, run, consumer, session, line, poll in step.sessions
+            },
+            frozenset(file for step in before for file in step.spoiled),
+            _PLACED_SCHEMA,
+        )
+        seen, found = polls.take(fresh.where(F.col("origin") == POLL).select(*POLL_COLUMNS))
+        found.createOrReplaceTempView("polls_found")
+        _view(spark, "candidates", _WITH_POLLS_SQL)
+        return seen
 
     def _of_judged(self, frame: Any) -> Any:
         """The rows without those of topics of which nothing more is said."""
         gone = [] if self.topics is None else list(self.topics.withdrawn)
         return frame.where(~F.coalesce(F.col("topic").isin(gone), F.lit(False))) if gone else frame
 
-    def _findings(self, spark: Any) -> tuple[dict[str, int], dict[str, list[dict[str, Any]]]]:
-        """(count by class, samples) of view `candidates`, after the cluster was asked whether their topics
-        are what they were: only then are they sure. Raises: ClientError."""
-        counts, places = _counts(spark.table("candidates"))
+    def _findings(self, spark: Any) -> tuple[dict[str, int], dict[str, int], dict[str, list[dict[str, Any]]]]:
+        """(count by class, those of them that were never sent, samples) of view `candidates`, after the
+        cluster was asked whether their topics are what they were: only then are they sure. Raises:
+        ClientError."""
+        counts, never_sent, places = _counts(spark.table("candidates"))
         if counts and self.topics is not None:
             starts = [(*place, start) for place, start in self.topics.look_at(places).items()]
             spark.createDataFrame(starts, _STARTS_SCHEMA).createOrReplaceTempView("log_starts")
             _view(spark, "candidates", _CONFIRMED_SQL)
-            counts, _ = _counts(spark.table("candidates"))
-        return counts, _samples(spark.table("candidates"), [name for name in counts if name != EXPIRED])
+            counts, never_sent, _ = _counts(spark.table("candidates"))
+        return (
+            counts,
+            never_sent,
+            _samples(spark.table("candidates"), [name for name in counts if name != EXPIRED]),
+        )
 
     def _look_back(self, spark: Any, batch: int) -> None:
         """Views of what earlier micro-batches have settled, and of what is not as it was; empty, and cheap,
@@ -362,7 +402,7 @@ class FollowState:
 
     def _forget(self, name: str, before: int) -> None:
         """Of batches that Spark cannot repeat any more."""
-        for path in (self.folder / name).iterdir():
+        for path in (self.folder / name).glob("[0-9]*"):
             if path.name.isdecimal() and int(path.name) < before:
                 shutil.rmtree(path, ignore_errors=True)
 
@@ -380,12 +420,24 @@ _CONFIRMED_SQL = f"""
 SELECT CASE WHEN class = 'lost' AND offset < log_start THEN '{EXPIRED}' ELSE class END AS class,
        topic, partition, offset, run, producer, pseq, detail
 FROM candidates JOIN log_starts USING (topic, partition)
+WHERE NOT (class = 'polled_and_gone' AND offset < log_start)
+"""
+#: Candidates, and what is wrong with polls. In sessions each row is told when it is read; of a record that
+#: several consumers were given, and that was told before, nothing more is said.
+_WITH_POLLS_SQL = """
+SELECT * FROM candidates
+UNION ALL
+SELECT c.* FROM polls_found c
+LEFT ANTI JOIN found_before f
+  ON f.class IN ('polled_and_gone', 'polled_unsent') AND f.class = c.class AND f.topic = c.topic
+     AND f.partition = c.partition AND f.offset = c.offset AND f.producer <=> c.producer
+     AND f.pseq <=> c.pseq
 """
 #: The pairs of the judge, with what a send's answer was.
 _WITH_UNKNOWN_SQL = f"""
-SELECT p.*, coalesce(s.outcome = 3, false) AS unknown
+SELECT p.*, coalesce(s.outcome = 3, false) AS unknown, s.value_crc32c
 FROM ({PAIRS_SQL}) p
-LEFT JOIN (SELECT topic AS t, producer AS p, pseq AS n, outcome FROM sends) s
+LEFT JOIN (SELECT topic AS t, producer AS p, pseq AS n, outcome, value_crc32c FROM sends) s
   ON s.t = p.topic AND s.p = p.producer AND s.n = p.pseq
 """
 
@@ -434,13 +486,17 @@ def _topic_ids(row: Any) -> dict[str, list[str]]:
     return found
 
 
-def _counts(candidates: Any) -> tuple[dict[str, int], set[tuple[str, int]]]:
-    """(count by class, partitions that have any)."""
-    rows = candidates.groupBy("class", "topic", "partition").count().collect()
+def _counts(candidates: Any) -> tuple[dict[str, int], dict[str, int], set[tuple[str, int]]]:
+    """(count by class, those of them that were never sent, partitions that have any)."""
+    is_unknown = F.col("detail").endswith(NEVER_SENT).alias("is_unknown")
+    rows = candidates.groupBy("class", "topic", "partition", is_unknown).count().collect()
     counts: Counter[str] = Counter()
+    never_sent: Counter[str] = Counter()
     for row in rows:
         counts[row["class"]] += row["count"]
-    return dict(counts), {(row["topic"], row["partition"]) for row in rows}
+        if row.is_unknown:
+            never_sent[row["class"]] += row["count"]
+    return dict(counts), dict(never_sent), {(row["topic"], row["partition"]) for row in rows}
 
 
 def _samples(candidates: Any, classes: Sequence[str]) -> dict[str, list[dict[str, Any]]]:

@@ -22,6 +22,8 @@ class PollsPartition(InputPartition):
 
     path: str
     size: int
+    #: first byte of what is read
+    start: int = 0
 
 
 class PollsSource(DataSource):

@@ -66,6 +66,7 @@ def start_session(
 
     from pyspark.sql import SparkSession
 
+    from holdfast.durability.follow_source import FollowedSource
     from holdfast.durability.ledger_source import LedgerSource
     from holdfast.durability.poll_source import PollsSource
     from holdfast.durability.segment_source import SegmentsSource
@@ -81,7 +82,7 @@ def start_session(
         spark = builder.getOrCreate()
     # two tasks for each core are enough to even out; the default of 200 costs more than the work itself
     spark.conf.set("spark.sql.shuffle.partitions", 2 * spark.sparkContext.defaultParallelism)
-    for source in (FilteringSource, SegmentsSource, LedgerSource, PollsSource):
+    for source in (FilteringSource, SegmentsSource, LedgerSource, PollsSource, FollowedSource):
         spark.dataSource.register(source)
     return spark
 

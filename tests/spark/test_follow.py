@@ -13,14 +13,15 @@ from holdfast.client.core.history import RowWriter, make_value, value_crc32c
 from holdfast.client.core.outcomes import DeliveryOutcome
 from holdfast.durability.follow import follow, verdict_of
 from holdfast.durability.follow_query import FollowOptions
-from holdfast.durability.micro_batches import LINE_COLUMNS, LINES_SCHEMA, FollowState, Step
+from holdfast.durability.follow_source import FOLLOWED_SCHEMA
+from holdfast.durability.micro_batches import FollowState, Step
 from holdfast.durability.verdict import Verdict
 from holdfast.protocol.record_batch import Record, encode_batch
 from tests.spark.planted_log import PlantedLogs
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark session"), pytest.mark.timeout(900)]
 
-SCHEMA = f"origin int, state string, {LINES_SCHEMA}"
+SCHEMA = f"{FOLLOWED_SCHEMA}, state string"
 OK, WEAK, UNKNOWN, REFUSED = 1, 2, 3, 4
 
 
@@ -101,7 +102,7 @@ FAST = "it was read, and the log was truncated"
 
 
 def frame_of(spark: Any, events: tuple[Event, ...]) -> Any:
-    names = ("origin", "state", *LINE_COLUMNS)
+    names = [column.split()[0] for column in SCHEMA.split(", ")]
     usual = {"run": "r", "producer": "p", "topic": "t"}
     rows = [tuple((usual | event.fields).get(name) for name in names) for event in events]
     return spark.createDataFrame(rows, SCHEMA)

@@ -12,8 +12,9 @@ pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from holdfast.client.core.history import RowWriter
+from holdfast.durability.growing_files import whole_lines_end
 from holdfast.durability.ledger_files import UnreadableLedger
-from holdfast.durability.ledger_source import LedgerStreamReader, whole_lines_end
+from holdfast.durability.ledger_source import LedgerStreamReader
 
 ROWS = RowWriter("run", "p")
 
