@@ -6,7 +6,6 @@ None of it changes what was found; what cannot be written is a note of the verdi
 import json
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,13 +13,16 @@ from typing import Any
 from pyspark.sql import functions as F
 
 from holdfast.durability.foreign_lines import name_of
-from holdfast.durability.loss_story import Election, LostRecord, RunHistory, story_of
+from holdfast.durability.loss_story import Election, RunHistory, story_of
+from holdfast.durability.lost_records import LostSample, find_lost
 from holdfast.durability.read_options import OffsetRange
+from holdfast.durability.replica_places import Found, ReplicaPlaces
 from holdfast.durability.session import local_path
 from holdfast.durability.spark_errors import SPARK_ERRORS, reason_of
 from holdfast.durability.tables import write_tables
-from holdfast.durability.verdict import Verdict
+from holdfast.durability.verdict import FORBIDDEN, Verdict
 
+_NAME_SCHEMA = "run string, topic string, producer string, pseq long"
 #: All leader epochs of (topic, partition), in their order; () when they are not known.
 Elections = Callable[[str, int], Sequence[Election]]
 
@@ -73,6 +75,29 @@ def with_unnamed_topics(verdict: Verdict, topic_ids: Mapping[str, Sequence[str]]
     return replace(verdict, notes=(*verdict.notes, note))
 
 
+def with_times(spark: Any, verdict: Verdict) -> Verdict:
+    """The verdict whose samples say when their sends were answered or, without an answer, sent: in
+    nanoseconds of the producer's monotonic clock."""
+    rows = [row for name, found in verdict.samples.items() if name in FORBIDDEN for row in found]
+    names = {(row["run"], row["topic"], row["producer"], row["pseq"]) for row in rows}
+    names = {name for name in names if None not in name}
+    if not names:
+        return verdict
+    wanted = spark.createDataFrame(sorted(names), _NAME_SCHEMA)
+    sends = spark.table("sends").join(F.broadcast(wanted), ["run", "topic", "producer", "pseq"])
+    times = {
+        (row.run, row.topic, row.producer, row.pseq): row.time_ns
+        for row in sends.selectExpr(
+            "run", "topic", "producer", "pseq", "coalesce(t1, t0) AS time_ns"
+        ).collect()
+    }
+    for row in rows:
+        time_ns = times.get((row["run"], row["topic"], row["producer"], row["pseq"]))
+        if time_ns is not None and isinstance(row, dict):
+            row["time_ns"] = time_ns
+    return verdict
+
+
 def with_stories(
     spark: Any,
     verdict: Verdict,
@@ -80,35 +105,28 @@ def with_stories(
     history: RunHistory | None,
     elections: Elections,
 ) -> Verdict:
-    """The verdict whose samples of lost records say what became of them."""
-    rows = verdict.samples.get("lost", ())
-    acks = _acks(spark, rows)
-    for row in rows:
-        name = (row["topic"], row["producer"], row["pseq"])
-        lost = LostRecord(row["topic"], row["partition"], row["offset"], *name[1:], *acks.get(name, ()))
-        with suppress(OSError, ValueError):  # files of a running broker change and go
-            led = elections(lost.topic, lost.partition)
-            story = story_of(log_dirs, lost, led, history)
-            if story and isinstance(row, dict):
-                row["story"] = story
-    return verdict
+    """The verdict that tells the losses, and whose samples of lost records say what became of each."""
+    if not verdict.counts.get("lost"):
+        return verdict
+    losses, samples = find_lost(spark)
+    places = ReplicaPlaces(log_dirs)
+    for one in sorted(samples, key=lambda sample: (sample.record.topic, sample.record.partition)):
+        led = elections(one.record.topic, one.record.partition)
+        if story := story_of(_found(places, one), one.record, led, history):
+            one.row["story"] = story
+    told = tuple(
+        {**loss.row, "story": loss.first.row.get("story", "")} for loss in losses if loss.first is not None
+    )
+    shown = {**verdict.samples, "lost": [one.row for one in samples]}
+    return replace(verdict, samples=shown, losses=told, facts={**verdict.facts, "losses": len(losses)})
 
 
-def _acks(
-    spark: Any, rows: Sequence[Mapping[str, Any]]
-) -> dict[tuple[str, str, int], tuple[int, int | None]]:
-    """(topic, producer, number) -> leader epoch and monotonic time of the acknowledgement, where the ledger
-    says the epoch."""
-    names = [(row["topic"], row["producer"], row["pseq"]) for row in rows]
-    if not names:
-        return {}
-    wanted = spark.createDataFrame(names, "topic string, producer string, pseq long")
-    found = spark.table("sends").join(F.broadcast(wanted), ["topic", "producer", "pseq"])
-    return {
-        (row.topic, row.producer, row.pseq): (row.leader_epoch, row.t1)
-        for row in found.select("topic", "producer", "pseq", "leader_epoch", "t1").collect()
-        if row.leader_epoch is not None
-    }
+def _found(places: ReplicaPlaces, one: LostSample) -> list[Found]:
+    lost = one.record
+    try:
+        return places.found(lost.topic, lost.partition, lost.offset, lost.producer, lost.pseq)
+    except (OSError, ValueError):  # files of a running broker change and go
+        return []
 
 
 def reported(spark: Any | None, report: str | None, verdict: Verdict) -> Verdict:

@@ -20,6 +20,7 @@ from holdfast.durability.rules import (
     PAIRS_SQL,
     RULES,
     SEEN_UNPLACED_SQL,
+    SHOWN,
     STRAYS_SQL,
     VIOLATIONS_SCHEMA,
     findings_sql,
@@ -48,6 +49,8 @@ _NEEDS_TABLES = (
 )  # fmt: skip
 #: What rules look at that is there only where something is odd.
 _PAIRED = (Looks.PAIRS, Looks.FIELDS)
+#: A doubt about replicas.
+NOTHING_COMPARED = "no batch of a replica lies below a checkpointed high watermark: nothing was compared"
 #: Replicas that a doubt names.
 SHORT_MAX = 5
 
@@ -118,11 +121,9 @@ def judge(
     if replica is not None:
         compared = spark.sql(COMPARED_SQL).first()
         facts |= _facts_of_replicas(compared, replicas_assigned, replicas_not_compared)
-        notes = _short_notes(compared.short) + notes
+        notes = short_notes(compared.short) + notes
         if compared.compared == 0:
-            doubts += (
-                "no batch of a replica lies below a checkpointed high watermark: nothing was compared",
-            )
+            doubts += (NOTHING_COMPARED,)
     return Verdict(counts=counts, samples=samples, facts=facts, notes=notes, doubts=doubts)
 
 
@@ -136,9 +137,13 @@ def _found(
     scale.together(violations).createOrReplaceTempView("violations")
     for row in spark.sql(findings_sql(SAMPLES_MAX)).collect() if asked else ():
         counts[row["class"]] = row.total
-        shown = {name: value for name, value in row.asDict().items() if name not in ("class", "total", "nth")}
-        samples.setdefault(row["class"], []).append(shown)
+        samples.setdefault(row["class"], []).append(sample_of(row))
     return counts, samples
+
+
+def sample_of(row: Any) -> dict[str, Any]:
+    """What a verdict shows of a row of `findings_sql`."""
+    return {name: row[name] for name in SHOWN}
 
 
 def _pair(spark: Any, scale: Scale) -> tuple[Mapping[str, int], bool]:
@@ -260,7 +265,7 @@ def notes_of(totals: Totals) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def _short_notes(short: Sequence[Any]) -> tuple[str, ...]:
+def short_notes(short: Sequence[Any]) -> tuple[str, ...]:
     if not short:
         return ()
     shown = [

@@ -1,27 +1,16 @@
-"""What became of a record that is lost, as far as replicas' files and the metadata log can say.
+"""What became of a record that is lost, in sentences.
 
-Looks at the place that was acknowledged, in each replica: the record is still there and not served, another
-one has its place since, or the log ends before it. Reads segment files with the validator's own decoder. What
-the metadata log says of the partition's leaders tells by which election that came about, and a history of the
-run what was done to the cluster meanwhile.
+Pure. What replicas have in the place that was acknowledged says whether it is still there, another one has
+its place since, or the log ends before it. What the metadata log says of the partition's leaders tells by
+which election that came about, and a history of the run what was done to the cluster meanwhile. Where a
+source does not tell, the story says so, and blames no election.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 
-from holdfast.client.core.history import parse_value
-from holdfast.durability.foreign_lines import PRODUCER, number_of_value
-from holdfast.durability.segments import (
-    SegmentBatch,
-    Undecodable,
-    batch_records,
-    parse_log_dirs,
-    read_segment,
-    replica_folders,
-    segment_paths,
-)
+from holdfast.durability.replica_places import Found, Has
 
 #: Faults that a story names.
 _FAULTS_MAX = 5
@@ -40,6 +29,10 @@ class LostRecord:
     leader_epoch: int = -1
     #: monotonic time of the acknowledgement, as the ledger has it
     acked_ns: int | None = None
+    #: the first later leader epoch that acknowledged its offset, or one below it, again
+    given_in: int | None = None
+    #: the last epoch before that one that acknowledged only what is behind it: its leader went on there
+    outlived: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +51,11 @@ class Election:
     timestamp_ms: int
     #: what led to it, in words
     cause: str
+    #: the ELR and last known ELR when the next one began
+    last_elr: tuple[int, ...] = ()
+    last_known_elr: tuple[int, ...] = ()
+    #: where the leader's log ended, where logs were compared
+    log_end: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,93 +84,184 @@ class RunHistory:
         return self.wall_ms + (mono_ns - self.mono_ns) // 1_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class _Found:
-    """What one replica has where the record should be."""
-
-    broker: int
-    #: the record itself; None where another one or none is
-    place: str | None
-    #: leader epoch of what is in the place
-    epoch: int | None
-    #: where the log ends
-    end: int
-
-
 def story_of(
-    log_dirs: Mapping[int, str],
+    found: Sequence[Found],
     lost: LostRecord,
     elections: Sequence[Election] = (),
     history: RunHistory | None = None,
 ) -> str:
-    """Sentences about a lost record, empty when nothing is known of its partition. `elections`: all of the
-    partition in the order of their epochs. Raises: OSError, ValueError for a log dir that is not there."""
-    found = [
-        _look(folder.broker, folder.path, lost.offset, lost.producer, lost.pseq)
-        for broker, dirs in sorted(log_dirs.items())
-        for folder in replica_folders(
-            parse_log_dirs(",".join(f"{broker}={path}" for path in dirs.split(","))), frozenset((lost.topic,))
-        )
-        if folder.partition == lost.partition
-    ]
-    meanwhile = "" if history is None else _meanwhile(lost, elections, history)
-    return "; ".join(filter(None, (_stored(found), _course(lost, found, elections), meanwhile)))
+    """Sentences about a lost record, empty when nothing is known of its partition. `found`: what replicas
+    have in its place; `elections`: of the partition in the order of their epochs, the last ones without a
+    gap."""
+    blamed = _blamed(lost, found, elections)
+    meanwhile = "" if history is None else _meanwhile(lost, blamed, history)
+    return "; ".join(filter(None, (_stored(lost, found), _course(lost, found, elections, blamed), meanwhile)))
 
 
-def _stored(found: Sequence[_Found]) -> str:
+# --- what replicas have --------------------------------------------------------------------------------
+
+
+def _stored(lost: LostRecord, found: Sequence[Found]) -> str:
     """What replicas have of it."""
-    kept = [f"replica {one.broker} still has it, {one.place}" for one in found if one.place is not None]
-    if kept:
-        return f"stored but not served: {'; '.join(kept)}"
-    after = [one for one in found if one.epoch is not None]
-    if after:
-        by = ", ".join(f"replica {one.broker} in epoch {one.epoch}" for one in after)
-        return f"its offset was given to another record: {by}; what was stored there was truncated"
     if not found:
         return ""
-    ends = ", ".join(f"replica {one.broker} ends at {one.end}" for one in found)
-    return f"no replica has it or anything behind it: {ends}; truncated, or never stored"
+    told = []
+    kept = _each(found, Has.RECORD, lambda one: f"still has it, {one.where}")
+    if kept:
+        told.append(f"stored but not served: {'; '.join(kept)}")
+    others = [one for one in found if one.has is Has.OTHER]
+    if others:
+        by = ", ".join(f"replica {one.broker} in epoch {one.epoch}" for one in others)
+        told.append(f"its offset was given to another record: {by}{_since(lost, others)}")
+    nothing = [
+        *_each(found, Has.UNREADABLE, lambda one: f"cannot be read there, {one.where}"),
+        *_each(found, Has.HOLE, lambda one: f"has a gap there and goes on at {one.offset}"),
+        *_each(found, Has.LATER, lambda one: f"begins at {one.offset}"),
+        *_each(found, Has.ENDS, lambda one: f"ends at {one.offset}"),
+    ]
+    if not nothing or kept:
+        return "; ".join(told)
+    if others:
+        return "; ".join([*told, *nothing])
+    if all(one.has is Has.ENDS for one in found):
+        return f"no replica has it or anything behind it: {', '.join(nothing)}; truncated, or never stored"
+    return f"no replica has it: {', '.join(nothing)}"
 
 
-def _course(lost: LostRecord, found: Sequence[_Found], elections: Sequence[Election]) -> str:
+def _each(found: Sequence[Found], has: Has, say: Callable[[Found], str]) -> list[str]:
+    return [f"replica {one.broker} {say(one)}" for one in found if one.has is has]
+
+
+def _since(lost: LostRecord, others: Sequence[Found]) -> str:
+    """How another record came to its place, as far as leader epochs tell: a leader gives an offset once."""
+    epochs = {one.epoch for one in others if one.epoch is not None}
+    if lost.leader_epoch < 0 or all(epoch > lost.leader_epoch for epoch in epochs):
+        return "; what was stored there was truncated, or lost with its files"
+    if epochs == {lost.leader_epoch}:
+        return ", the one that acknowledged it: it was never stored there"
+    return f"; it was acknowledged in epoch {lost.leader_epoch}"
+
+
+# --- who had led ---------------------------------------------------------------------------------------
+
+
+def _blamed(lost: LostRecord, found: Sequence[Found], elections: Sequence[Election]) -> Sequence[Election]:
+    """The elections of which one gave its place to another log: the unclean ones among those that may have.
+    Empty when it is not known, or when none did."""
+    if not any(one.leader_epoch == lost.leader_epoch for one in elections):
+        return ()
+    given, outlived = _bounds(lost, found, elections)
+    within = [
+        one
+        for one in elections
+        if one.leader is not None
+        and outlived < one.leader_epoch
+        and (given is None or one.leader_epoch <= given)
+    ]
+    return [one for one in within if one.is_unclean] or within
+
+
+def _bounds(
+    lost: LostRecord, found: Sequence[Found], elections: Sequence[Election]
+) -> tuple[int | None, int]:
+    """(first epoch whose leader lacked it, last one before that whose leader had what is there), as far as is
+    known."""
+    later = [one for one in elections if one.leader_epoch > lost.leader_epoch and one.log_end is not None]
+    lacking = [one.leader_epoch for one in later if one.log_end is not None and one.log_end <= lost.offset]
+    lacking += [one.epoch for one in found if one.epoch is not None and one.epoch > lost.leader_epoch]
+    lacking += [] if lost.given_in is None else [lost.given_in]
+    given = min(lacking, default=None)
+    having = [one.leader_epoch for one in later if one.log_end is not None and one.log_end > lost.offset]
+    having += [] if lost.outlived is None else [lost.outlived]
+    return given, max(
+        (epoch for epoch in having if given is None or epoch < given), default=lost.leader_epoch
+    )
+
+
+def _course(
+    lost: LostRecord, found: Sequence[Found], elections: Sequence[Election], blamed: Sequence[Election]
+) -> str:
     """Who had led, and by which election its place came to another log."""
+    if not elections:
+        return ""
     acked = next((one for one in elections if one.leader_epoch == lost.leader_epoch), None)
     if acked is None:
-        return ""
+        return _unknown_course(lost, elections)
     text = (
         f"acknowledged in epoch {acked.leader_epoch} by leader {acked.leader}, whose ISR was "
         f"{_ids(acked.first_isr)}"
     )
     if acked.last_isr != acked.first_isr:
         text += f" at first and {_ids(acked.last_isr)} at last"
-    later = [one for one in elections if one.leader_epoch > acked.leader_epoch and one.leader is not None]
-    if not later:
+    if not any(one.leader_epoch > acked.leader_epoch and one.leader is not None for one in elections):
         return f"{text}; no other leader was elected since"
-    unclean = _unclean_after(lost, elections)
-    if unclean is None:
-        chain = ", ".join(f"{one.leader} in epoch {one.leader_epoch}" for one in later)
-        return f"{text}; since then only clean elections: {chain}"
-    text += (
-        f"; epoch {unclean.leader_epoch} began uncleanly with leader {unclean.leader} at "
-        f"{_time(unclean.timestamp_ms)} ({unclean.cause})"
-    )
-    cut = sorted({one.broker for one in found if one.place is None} - {unclean.leader})
-    if cut and unclean.leader is not None:
-        text += f", to whose log {_replicas(cut)} had to be cut"
-    before = [one for one in later if one.leader_epoch < unclean.leader_epoch]
+    if not blamed:
+        _, outlived = _bounds(lost, found, elections)
+        return f"{text}; it outlived the elections until epoch {outlived}, the last one"
+    if not blamed[0].is_unclean:
+        chain = ", ".join(f"{one.leader} in epoch {one.leader_epoch}" for one in blamed)
+        if len(blamed) > 1:
+            return f"{text}; since then only clean elections: {chain}: a log that had to be complete was not"
+    told = [f"{text}{_or_one_of(blamed)}"]
+    told += [_election(one, elections) for one in blamed]
+    cut = sorted({one.broker for one in found if one.has in (Has.OTHER, Has.ENDS)} - {blamed[0].leader})
+    if len(blamed) == 1 and cut:
+        told[-1] += f", to whose log {_replicas(cut)} had to be cut"
+    before = [
+        one
+        for one in elections
+        if one.leader is not None and acked.leader_epoch < one.leader_epoch < blamed[0].leader_epoch
+    ]
     if before:
-        text += (
-            f"; between them led {', '.join(f'{one.leader} in epoch {one.leader_epoch}' for one in before)}"
+        told.append(
+            f"between them led {', '.join(f'{one.leader} in epoch {one.leader_epoch}' for one in before)}"
         )
-    return text
+    return "; ".join(told)
 
 
-def _meanwhile(lost: LostRecord, elections: Sequence[Election], history: RunHistory) -> str:
+def _unknown_course(lost: LostRecord, elections: Sequence[Election]) -> str:
+    """What is said when nothing is known of the epoch of the acknowledgement."""
+    if lost.leader_epoch < 0:
+        unclean = [one for one in elections if one.is_unclean]
+        text = "the ledger does not say in which epoch it was acknowledged"
+        if not unclean:
+            return f"{text}; the metadata log has no unclean election of the partition"
+        return "; ".join([text, *(_election(one, elections) for one in unclean)])
+    first, last = elections[0].leader_epoch, elections[-1].leader_epoch
+    told = f"from epoch {first} on" if lost.leader_epoch < first else f"to epoch {last}"
+    return (
+        f"acknowledged in epoch {lost.leader_epoch}; the metadata log tells only {told}, so by which "
+        "election it was lost is not known"
+    )
+
+
+def _or_one_of(blamed: Sequence[Election]) -> str:
+    return "" if len(blamed) == 1 else f"; one of these {len(blamed)} elections gave its place to another log"
+
+
+def _election(one: Election, elections: Sequence[Election]) -> str:
+    """How it came, and the sets before it."""
+    how = "uncleanly" if one.is_unclean else "cleanly"
+    why = one.cause
+    earlier = [other for other in elections if other.leader_epoch < one.leader_epoch]
+    if earlier:
+        last = earlier[-1]
+        why += f"; before it ISR: {_ids(last.last_isr)}, ELR: {_ids(last.last_elr)}"
+        why += f", last known ELR: {_ids(last.last_known_elr)}" if last.last_known_elr else ""
+    text = (
+        f"epoch {one.leader_epoch} began {how} with leader {one.leader} at {_time(one.timestamp_ms)} ({why})"
+    )
+    return text if one.is_unclean else f"{text}, whose log had to be complete and was not"
+
+
+# --- what was done -------------------------------------------------------------------------------------
+
+
+def _meanwhile(lost: LostRecord, blamed: Sequence[Election], history: RunHistory) -> str:
     """What was done to the cluster from the acknowledgement to the election that gave its place away."""
     acked_ms = history.wall_time(lost.acked_ns)
-    unclean = _unclean_after(lost, elections)
     since = history.wall_ms if acked_ms is None else acked_ms
-    until = None if unclean is None else unclean.timestamp_ms
+    until = blamed[-1].timestamp_ms if blamed else None
     near = [
         fault
         for fault in history.faults
@@ -190,14 +279,6 @@ def _meanwhile(lost: LostRecord, elections: Sequence[Election], history: RunHist
     return f"{text}what was done to the cluster{' meanwhile' if text else ''}{more}: {shown}"
 
 
-def _unclean_after(lost: LostRecord, elections: Sequence[Election]) -> Election | None:
-    """The first unclean election behind the acknowledgement."""
-    if lost.leader_epoch < 0:
-        return None
-    later = (one for one in elections if one.leader_epoch > lost.leader_epoch and one.leader is not None)
-    return next((one for one in later if one.is_unclean), None)
-
-
 def _ids(ids: Sequence[int]) -> str:
     return ", ".join(map(str, sorted(ids))) or "empty"
 
@@ -209,40 +290,3 @@ def _replicas(brokers: Sequence[int]) -> str:
 def _time(timestamp_ms: int) -> str:
     moment = datetime.fromtimestamp(timestamp_ms / 1000, UTC)
     return moment.strftime("%Y-%m-%d %H:%M:%S.") + f"{timestamp_ms % 1000:03}Z"
-
-
-def _look(broker: int, folder: str, offset: int, producer: str, pseq: int) -> _Found:
-    end = 0
-    for path in segment_paths(folder):
-        end = max(end, int(path.stem))
-        for batch in _batches(path):
-            end = max(end, batch.last_offset + 1)
-            if not batch.base_offset <= offset <= batch.last_offset:
-                continue
-            if not batch.crc_ok:
-                return _Found(broker, None, None, end)
-            if _holds(batch, offset, producer, pseq):
-                return _Found(broker, f"{path} at byte {batch.position}", batch.leader_epoch, end)
-            return _Found(broker, None, batch.leader_epoch, end)
-    return _Found(broker, None, None, end)
-
-
-def _batches(path: Path) -> list[SegmentBatch]:
-    # a copy: a follower that truncates a file would take the pages of a map away
-    data = path.read_bytes()
-    return [found for found in read_segment(data, int(path.stem)) if isinstance(found, SegmentBatch)]
-
-
-def _holds(batch: SegmentBatch, offset: int, producer: str, pseq: int) -> bool:
-    """The record at this offset bears this name."""
-    try:
-        rows = batch_records(batch)
-    except Undecodable:
-        return False
-    for row in rows:
-        if row.offset == offset and row.value is not None:
-            if producer == PRODUCER and number_of_value(row.value) == pseq:
-                return True
-            name = parse_value(row.value)
-            return name is not None and (name.producer, name.pseq) == (producer, pseq)
-    return False

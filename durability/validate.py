@@ -22,6 +22,7 @@ from holdfast.durability.beside_verdict import (
     with_places,
     with_stories,
     with_tables,
+    with_times,
     with_unnamed_topics,
     with_values_named,
 )
@@ -279,6 +280,7 @@ def _explained(
     verdict = with_unnamed_topics(verdict, totals.topic_ids)
     verdict = with_places(verdict, options.log_dirs)
     verdict = with_stories(spark, verdict, options.log_dirs, options.history, elections)
+    verdict = with_times(spark, verdict)
     return with_values_named(verdict) if options.is_foreign else verdict
 
 

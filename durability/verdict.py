@@ -40,6 +40,13 @@ class Verdict:
     seconds: Mapping[str, float] = field(default_factory=dict)
     #: why this is no proof that all is well, although what was found is found
     doubts: tuple[str, ...] = ()
+    #: lost records that were lost together, with their story; at most SAMPLES_MAX
+    losses: tuple[Mapping[str, Any], ...] = ()
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """Why it proves nothing, or not that all is well."""
+        return (*self.inconclusive, *self.doubts)
 
     @property
     def exit_code(self) -> int:
@@ -59,9 +66,7 @@ class Verdict:
             for name, text in FORBIDDEN.items()
             if self.counts.get(name, 0)
         ]
-        errors += [
-            {"code": "INCONCLUSIVE", "message": reason} for reason in (*self.inconclusive, *self.doubts)
-        ]
+        errors += [{"code": "INCONCLUSIVE", "message": reason} for reason in self.reasons]
         return {
             "schema": "holdfast.validate/1",
             "ok": self.exit_code == EXIT_GOOD,
@@ -71,6 +76,7 @@ class Verdict:
                 "facts": dict(self.facts),
                 "counts": dict(self.counts),
                 "samples": {name: list(rows) for name, rows in self.samples.items()},
+                "losses": list(self.losses),
                 "rules": [name for name in RULES if name in self.counts],
                 "rules_not_run": [name for name in RULES if name not in self.counts],
                 "doubts": list(self.doubts),
@@ -111,13 +117,14 @@ class Verdict:
                 lines.append(f"{facts['polled']:,} records polled by {facts['consumers']} consumers")
             lines += self._shares()
             lines += self._table()
+        lines += self._losses()
         for name in (*FORBIDDEN, *ALLOWED):
             shown = list(self.samples.get(name, ()))[:_TEXT_SAMPLES_MAX]
             if name in FORBIDDEN and shown:
                 lines.append(f"{name}, first {len(shown)} of {self.counts[name]:,}:")
-                lines += [f"  {_sample_line(row)}" for row in shown]
+                lines += [f"  {_sample_line(row, with_story=not self.losses)}" for row in shown]
         lines += [f"note: {note}" for note in self.notes]
-        lines += [f"inconclusive: {reason}" for reason in (*self.inconclusive, *self.doubts)]
+        lines += [f"inconclusive: {reason}" for reason in self.reasons]
         if self.seconds:
             took = ", ".join(f"{phase} {seconds:.1f}" for phase, seconds in self.seconds.items())
             lines.append(f"seconds: {took}")
@@ -147,6 +154,18 @@ class Verdict:
         rules = f"rules: {len(RULES) - len(not_run)} of {len(RULES)}"
         lines = [f"judged: {', '.join(judged)}"] if judged else []
         return [*lines, rules + (f"; not run: {', '.join(not_run)}" if not_run else "")]
+
+    def _losses(self) -> list[str]:
+        """What became of lost records, once for those that were lost together."""
+        shown = self.losses[:_TEXT_SAMPLES_MAX]
+        lines = [f"losses, first {len(shown)} of {self.facts['losses']:,}:"] if shown else []
+        for loss in shown:
+            first, last = loss["first_offset"], loss["last_offset"]
+            where = f"offset {first}" if first == last else f"offsets {first} to {last}"
+            records = "1 record" if loss["records"] == 1 else f"{loss['records']:,} records"
+            story = loss["story"] or "nothing is known of it"
+            lines.append(f"  {loss['topic']}-{loss['partition']} {where}, {records}: {story}")
+        return lines
 
     def _table(self) -> list[str]:
         facts = self.facts
@@ -205,11 +224,12 @@ def _percent(part: int, whole: int) -> str:
     return f"{int(1000 * part / whole) / 10:g} %"
 
 
-def _sample_line(row: Mapping[str, Any]) -> str:
+def _sample_line(row: Mapping[str, Any], *, with_story: bool) -> str:
     place = f"{row['topic']}-{row['partition']}"
     at = "" if row.get("offset") is None else f" offset {row['offset']}"
     sender = "" if row.get("producer") is None else f" {row['producer']} record {row['pseq']}"
     if row.get("value_sha256") is not None:
         sender = f" value_sha256 {row['value_sha256']}..."
-    more = "".join(f"; {row[name]}" for name in ("story", "command") if row.get(name))
+    names = ("story", "command") if with_story else ("command",)
+    more = "".join(f"; {row[name]}" for name in names if row.get(name))
     return f"{place}{at}{sender}: {row['detail']}{more}"

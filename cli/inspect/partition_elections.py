@@ -9,6 +9,7 @@ from holdfast.cli.inspect.metadata_log import UnreadableLog, fetch_log
 from holdfast.cli.inspect.partition_story import ReadLog, Step, Story, story_of
 from holdfast.cli.inspect.past_policies import was_compacted
 from holdfast.client.core.errors import ClientError
+from holdfast.controller.core.decisions import Decision
 from holdfast.durability.loss_story import Election
 from holdfast.protocol.record_batch import CorruptBatch
 from holdfast.protocol.schema.fields import SchemaError
@@ -62,8 +63,11 @@ def elections_of(story: Story) -> Sequence[Election]:
         if step.after is None or step.topic_id != topic_id:
             continue
         begun = found.get(step.after.leader_epoch)
-        found[step.after.leader_epoch] = (
-            _begun_by(step) if begun is None else replace(begun, last_isr=step.after.isr)
+        found[step.after.leader_epoch] = replace(
+            _begun_by(step) if begun is None else begun,
+            last_isr=step.after.isr,
+            last_elr=step.after.elr,
+            last_known_elr=step.after.last_known_elr,
         )
     return tuple(found[epoch] for epoch in sorted(found))
 
@@ -79,4 +83,10 @@ def _begun_by(step: Step) -> Election:
         is_unclean=decision is not None and decision.reason is not None and decision.reason.is_unclean,
         timestamp_ms=step.logged.timestamp_ms,
         cause="no cause is known" if decision is None else str(decision.cause),
+        log_end=None if decision is None else _log_end(decision, after.leader),
     )
+
+
+def _log_end(decision: Decision, leader: int | None) -> int | None:
+    ends = (log.end_offset for log in decision.cause.logs if log.replica == leader and log.is_compared)
+    return next(ends, None)

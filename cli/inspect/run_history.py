@@ -42,10 +42,8 @@ def elections_in(rows: Iterable[Row], wall_ms: int, topic: str, partition: int) 
             continue
         epoch, isr = row["leader_epoch"], tuple(row["isr"])
         begun = found.get(epoch)
-        found[epoch] = (
-            replace(begun, last_isr=isr)
-            if begun is not None
-            else Election(
+        if begun is None:
+            begun = Election(
                 leader_epoch=epoch,
                 leader=row["leader"],
                 first_isr=isr,
@@ -54,5 +52,10 @@ def elections_in(rows: Iterable[Row], wall_ms: int, topic: str, partition: int) 
                 timestamp_ms=wall_ms + round(row["t_ms"]),
                 cause="; ".join(row["why"]) or "no cause is known",
             )
+        found[epoch] = replace(
+            begun,
+            last_isr=isr,
+            last_elr=tuple(row.get("elr", ())),
+            last_known_elr=tuple(row.get("last_known_elr", ())),
         )
     return tuple(found[epoch] for epoch in sorted(found))

@@ -122,12 +122,13 @@ LEFT JOIN ({_SERVED_SQL}) USING (topic, partition, last_offset)
 #: How much of the replicas there is, and how much of it the comparison could see: not what cannot be read.
 #: `short`: replicas that end below their own high watermark; `log_end` is NULL without a log. No violation: a
 #: power cut may take what was not flushed, and the others still have it.
-COMPARED_SQL = f"""
-SELECT coalesce(sum(batches), 0) AS batches, coalesce(sum(compared), 0) AS compared,
+_COMPARED = """
+       coalesce(sum(batches), 0) AS batches, coalesce(sum(compared), 0) AS compared,
        count(DISTINCT CASE WHEN is_there THEN struct(broker, topic, partition) END) AS replicas,
        array_sort(collect_list(
            CASE WHEN log_end IS NULL AND high_watermark > 0 OR log_end < high_watermark
-                THEN struct(topic, partition, broker, high_watermark, log_end) END)) AS short
+                THEN struct(topic, partition, broker, high_watermark, log_end) END)) AS short"""
+_OF_REPLICAS = f"""
 FROM (SELECT broker, topic, partition, high_watermark, count(last_offset) AS batches,
              count_if(last_offset < high_watermark AND problem IS NULL) AS compared,
              bool_or(is_there) AS is_there, max({END_OF_ROW}) AS log_end
@@ -135,6 +136,9 @@ FROM (SELECT broker, topic, partition, high_watermark, count(last_offset) AS bat
       FULL JOIN marks USING (broker, topic, partition)
       GROUP BY broker, topic, partition, high_watermark)
 """
+COMPARED_SQL = f"SELECT {_COMPARED} {_OF_REPLICAS}"
+#: The same of each topic.
+COMPARED_BY_TOPIC_SQL = f"SELECT topic, {_COMPARED} {_OF_REPLICAS} GROUP BY topic"
 
 #: Batches of replicas of which no other rule says whether that is what was sent: nothing is served in their
 #: place, or something else is and they lie above their high watermark. What lies below the log's beginning is
@@ -156,6 +160,8 @@ VIOLATIONS_SCHEMA = (
     "class string, topic string, partition int, offset long, run string, producer string, pseq long, "
     "detail string, broker int, segment string, position long"
 )
+#: Its columns that a verdict shows of a row.
+SHOWN = ("topic", "partition", "offset", "run", "producer", "pseq", "detail", "broker", "segment", "position")
 _COLUMNS = "topic, partition, offset, run, producer, pseq, detail"
 _FILE_COLUMNS = "broker, segment, position"
 _NO_FILE = "CAST(NULL AS int) AS broker, CAST(NULL AS string) AS segment, CAST(NULL AS long) AS position"
@@ -177,13 +183,14 @@ def needs_sql(rules: Sequence[Rule], table: str, *more: str) -> str:
     return f"SELECT {asked} FROM {table}"
 
 
-def findings_sql(samples_max: int) -> str:
-    """Of view `violations`: exact counts by class and at most `samples_max` rows of each, in log order."""
+def findings_sql(samples_max: int, by: str = "class") -> str:
+    """Of view `violations`: exact counts by class, or by columns of which that is one, and at most
+    `samples_max` rows of each, in log order."""
     return f"""
         SELECT * FROM (
-            SELECT *, count(*) OVER (PARTITION BY class) AS total,
-                   row_number() OVER (PARTITION BY class
+            SELECT *, count(*) OVER (PARTITION BY {by}) AS total,
+                   row_number() OVER (PARTITION BY {by}
                                       ORDER BY topic, partition, offset, producer, pseq) AS nth
             FROM violations)
         WHERE nth <= {samples_max}
-        ORDER BY class, nth"""
+        ORDER BY {by}, nth"""

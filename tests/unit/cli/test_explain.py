@@ -510,3 +510,5 @@ def test_each_leader_epoch_has_its_cause_and_its_isr_at_first_and_at_last() -> N
         (1, None, (), (), False),
         (2, 2, (2,), (2,), True),
     ]
+    assert [(one.last_elr, one.last_known_elr) for one in told[:2]] == [((2,), ()), ((), (1, 2))]
+    assert [one.log_end for one in told] == [None, None, None]

@@ -1,21 +1,41 @@
 """The story of a lost record, from what replicas have in its place."""
 
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from holdfast.client.core.history import make_value
 from holdfast.durability.foreign_lines import PRODUCER, number_of_value
-from holdfast.durability.loss_story import Election, Fault, LostRecord, RunHistory, story_of
+from holdfast.durability.loss_story import Election, Fault, LostRecord, RunHistory
+from holdfast.durability.loss_story import story_of as told_of
+from holdfast.durability.replica_places import ReplicaPlaces
 from holdfast.protocol.record_batch import Record, encode_batch
 
 SEGMENT = "00000000000000000000.log"
+
+
+def story_of(
+    log_dirs: Mapping[int, str],
+    lost: LostRecord,
+    elections: Sequence[Election] = (),
+    history: RunHistory | None = None,
+) -> str:
+    found = ReplicaPlaces(log_dirs).found(lost.topic, lost.partition, lost.offset, lost.producer, lost.pseq)
+    return told_of(found, lost, elections, history)
 
 
 def replica(folder: Path, *batches: tuple[int, int, list[bytes]]) -> str:
     """A log dir with partition t-0; a batch is (base offset, leader epoch, values)."""
     place = folder / "t-0"
     place.mkdir(parents=True)
+    (place / SEGMENT).write_bytes(replica_bytes(*batches))
+    return str(folder)
+
+
+def replica_bytes(*batches: tuple[int, int, list[bytes]]) -> bytes:
     written = [
         encode_batch(
             [Record(base + n, 1, None, value) for n, value in enumerate(values)],
@@ -24,8 +44,7 @@ def replica(folder: Path, *batches: tuple[int, int, list[bytes]]) -> str:
         )
         for base, epoch, values in batches
     ]
-    (place / SEGMENT).write_bytes(b"".join(written))
-    return str(folder)
+    return b"".join(written)
 
 
 def values(*pseqs: int) -> list[bytes]:
@@ -48,7 +67,9 @@ def test_an_offset_that_was_given_again_names_the_epoch(tmp_path: Path) -> None:
         2: replica(tmp_path / "b2", (0, 3, values(0, 1))),
     }
     assert story_of(dirs, LostRecord("t", 0, 2, "p", 2)) == (
-        "its offset was given to another record: replica 1 in epoch 5; what was stored there was truncated"
+        "its offset was given to another record: replica 1 in epoch 5; what was stored there was truncated, "
+        "or lost with its files; "
+        "replica 2 ends at 2"
     )
 
 
@@ -71,6 +92,38 @@ def test_a_record_of_another_client_is_known_by_its_value(tmp_path: Path) -> Non
     )
 
 
+def test_another_record_of_the_very_epoch_was_there_from_the_beginning(tmp_path: Path) -> None:
+    dirs = {1: replica(tmp_path / "b1", (0, 3, values(0, 1, 8)))}
+    assert story_of(dirs, LOST) == (
+        "its offset was given to another record: replica 1 in epoch 3, the one that acknowledged it: it was "
+        "never stored there"
+    )
+
+
+def test_a_gap_a_later_beginning_and_bytes_that_cannot_be_read_are_no_end(tmp_path: Path) -> None:
+    dirs = {
+        1: replica(tmp_path / "b1", (0, 3, values(0, 1)), (4, 3, values(4, 5))),
+        2: replica(tmp_path / "b2", (0, 3, values(0, 1)), (2, 3, values(2, 3)), (4, 3, values(4))),
+        3: replica(tmp_path / "b3"),
+    }
+    (tmp_path / "b3" / "t-0" / SEGMENT).rename(tmp_path / "b3" / "t-0" / SEGMENT.replace("0.log", "9.log"))
+    damaged = tmp_path / "b2" / "t-0" / SEGMENT
+    size = len(replica_bytes((0, 3, values(0, 1))))
+    data = bytearray(damaged.read_bytes())
+    data[size + 70] ^= 1
+    damaged.write_bytes(data)
+    assert story_of(dirs, LOST) == (
+        f"no replica has it: replica 2 cannot be read there, {damaged} at byte {size}, replica 1 has a gap "
+        "there and goes on at 4, replica 3 begins at 9"
+    )
+
+
+def test_a_segment_that_is_missing_is_a_gap(tmp_path: Path) -> None:
+    dirs = {1: replica(tmp_path / "b1", (0, 3, values(0, 1)))}
+    (tmp_path / "b1" / "t-0" / SEGMENT.replace("0.log", "8.log")).write_bytes(b"")
+    assert story_of(dirs, LOST) == "no replica has it: replica 1 has a gap there and goes on at 8"
+
+
 # --- elections -----------------------------------------------------------------------------------------
 
 
@@ -90,17 +143,36 @@ HELD = "acknowledged in epoch 3 by leader 1, whose ISR was 1, 2, 3 at first and 
     ("elections", "told"),
     [
         ((), ""),
-        ((election(2, 1, (1,)),), ""),
+        (
+            (election(2, 1, (1,)),),
+            "acknowledged in epoch 3; the metadata log tells only to epoch 2, so by which election it "
+            "was lost is not known",
+        ),
+        (
+            (election(4, 1, (1,)), UNCLEAN),
+            "acknowledged in epoch 3; the metadata log tells only from epoch 4 on, so by which election it "
+            "was lost is not known",
+        ),
         ((FIRST,), f"{HELD}; no other leader was elected since"),
-        ((FIRST, CLEAN), f"{HELD}; since then only clean elections: 2 in epoch 4"),
+        (
+            (FIRST, CLEAN),
+            f"{HELD}; epoch 4 began cleanly with leader 2 at 2023-11-14 22:13:20.004Z (a kill; before it "
+            "ISR: 1, ELR: empty), whose log had to be complete and was not",
+        ),
+        (
+            (FIRST, CLEAN, election(5, 3, (3,))),
+            f"{HELD}; since then only clean elections: 2 in epoch 4, 3 in epoch 5: a log that had to be "
+            "complete was not",
+        ),
         (
             (FIRST, LEADERLESS, UNCLEAN, election(6, 3, (2, 3))),
-            f"{HELD}; epoch 5 began uncleanly with leader 2 at 2023-11-14 22:13:20.005Z (a kill)",
+            f"{HELD}; epoch 5 began uncleanly with leader 2 at 2023-11-14 22:13:20.005Z (a kill; before it "
+            "ISR: empty, ELR: empty)",
         ),
         (
             (FIRST, CLEAN, UNCLEAN),
-            f"{HELD}; epoch 5 began uncleanly with leader 2 at 2023-11-14 22:13:20.005Z (a kill)"
-            "; between them led 2 in epoch 4",
+            f"{HELD}; epoch 5 began uncleanly with leader 2 at 2023-11-14 22:13:20.005Z (a kill; before it "
+            "ISR: 2, 3, ELR: empty); between them led 2 in epoch 4",
         ),
     ],
 )
@@ -116,10 +188,56 @@ def test_replicas_that_were_cut_are_named_with_the_election(tmp_path: Path) -> N
         3: replica(tmp_path / "b3", (0, 3, values(0, 1, 2))),
     }
     assert story_of(dirs, LOST, (FIRST, LEADERLESS, UNCLEAN)) == (
-        f"stored but not served: replica 3 still has it, {tmp_path}/b3/t-0/{SEGMENT} at byte 0; {HELD}; "
-        "epoch 5 began uncleanly with leader 2 at 2023-11-14 22:13:20.005Z (a kill), to whose log replica 1 "
+        f"stored but not served: replica 3 still has it, {tmp_path}/b3/t-0/{SEGMENT} at byte 0; "
+        "its offset was given to another record: replica 1 in epoch 5, replica 2 in epoch 5; what was stored "
+        f"there was truncated, or lost with its files; {HELD}; epoch 5 began uncleanly with leader 2 at "
+        "2023-11-14 22:13:20.005Z (a kill; before it ISR: empty, ELR: empty), to whose log replica 1 "
         "had to be cut"
     )
+
+
+SECOND, THIRD = election(7, 3, (3,), is_unclean=True), election(9, 1, (1,), is_unclean=True)
+THREE = (FIRST, UNCLEAN, election(6, 2, (1, 2, 3)), SECOND, election(8, 3, (3,)), THIRD)
+
+
+@pytest.mark.parametrize(
+    ("given_in", "outlived", "blamed"),
+    [
+        (5, None, ["epoch 5"]),
+        (6, None, ["epoch 5"]),
+        (7, None, ["epoch 5", "epoch 7"]),  # the leader of epoch 5 acknowledged nothing
+        (8, 6, ["epoch 7"]),
+        (9, 8, ["epoch 9"]),
+        (None, 6, ["epoch 7", "epoch 9"]),  # nothing was written since
+        (None, None, ["epoch 5", "epoch 7", "epoch 9"]),
+    ],
+)
+def test_of_several_unclean_elections_the_one_after_which_its_offset_was_given_again_is_named(
+    given_in: int | None, outlived: int | None, blamed: list[str]
+) -> None:
+    lost = replace(LOST, given_in=given_in, outlived=outlived)
+    story = told_of((), lost, THREE)
+    assert re.findall(r"epoch \d+(?= began uncleanly)", story) == blamed
+    assert (f"one of these {len(blamed)} elections gave its place" in story) == (len(blamed) > 1)
+
+
+def test_compared_logs_tell_whether_the_elected_one_had_it() -> None:
+    lost = replace(LOST, given_in=9)
+    ends = {5: 40, 7: 2}
+    compared = [replace(one, log_end=ends.get(one.leader_epoch)) for one in THREE]
+    assert re.findall(r"epoch \d+(?= began)", told_of((), lost, compared)) == ["epoch 7"]
+
+
+def test_a_record_that_outlived_all_elections_blames_none() -> None:
+    story = told_of((), replace(LOST, outlived=9), THREE)
+    assert story == f"{HELD}; it outlived the elections until epoch 9, the last one"
+
+
+def test_a_ledger_without_epochs_gets_the_unclean_elections_that_there_were() -> None:
+    story = told_of((), replace(LOST, leader_epoch=-1), (FIRST, CLEAN, UNCLEAN))
+    assert story.startswith("the ledger does not say in which epoch it was acknowledged; epoch 5 began uncl")
+    story = told_of((), replace(LOST, leader_epoch=-1), (FIRST, CLEAN))
+    assert story.endswith("the metadata log has no unclean election of the partition")
 
 
 EPOCHS = (

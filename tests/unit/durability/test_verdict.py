@@ -134,3 +134,20 @@ def test_monitoring_gets_the_verdict_as_gauges() -> None:
     assert 'holdfast_validate_violations{class="lost"} 3' in lines
     assert 'holdfast_validate_violations{class="corrupt"} 0' in lines
     assert lines[-1] == "holdfast_validate_finished_time_seconds 1700000000"
+
+
+def test_what_was_lost_together_is_told_once() -> None:
+    lost = {"topic": "t", "partition": 0, "offset": 5, "producer": "p", "pseq": 5, "detail": "gone"}
+    losses = (
+        {"topic": "t", "partition": 0, "leader_epoch": 1, "first_offset": 5, "last_offset": 1204,
+         "records": 1200, "story": "epoch 2 began uncleanly"},
+        {"topic": "t", "partition": 1, "leader_epoch": 1, "first_offset": 7, "last_offset": 7, "records": 1,
+         "story": ""},
+    )  # fmt: skip
+    rows = [{**lost, "story": "epoch 2 began uncleanly"}]
+    verdict = Verdict({"lost": 1201}, {"lost": rows}, {"losses": 40}, losses=losses)
+    text = verdict.as_text()
+    assert "losses, first 2 of 40:\n  t-0 offsets 5 to 1204, 1,200 records: epoch 2 began uncleanly\n" in text
+    assert "  t-1 offset 7, 1 record: nothing is known of it\n" in text
+    assert "  t-0 offset 5 p record 5: gone\n" in text
+    assert verdict.as_json()["data"]["losses"] == list(losses)
