@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from holdfast.drills.outcome import DrillEvidence, DrillResult, judge
@@ -112,11 +112,9 @@ class ChaosReport:
             counts=verdict.counts,
             facts=verdict.facts,
             complaints=tuple(self.complaints),
+            doubts=verdict.reasons,
         )
-        result, reason = judge(self.expectation, evidence)
-        if verdict.exit_code == EXIT_INCONCLUSIVE and result in (DrillResult.EXPECTED, DrillResult.NOT_LOST):
-            return DrillResult.INCONCLUSIVE, "; ".join(verdict.inconclusive)
-        return result, reason
+        return judge(self.expectation, evidence)
 
     @property
     def lost(self) -> int:
@@ -140,6 +138,9 @@ class ChaosReport:
             for name, text in FORBIDDEN.items()
             if name != "lost" and found.get(name, 0)
         ]
+        if self.verdict is not None:
+            lines += [f"note: {note}" for note in self.verdict.notes]
+            lines += [f"inconclusive: {why}" for why in self.verdict.reasons]
         if self.checked:
             lines.append(f"{self.checked:,} records were read and checked meanwhile")
         if self.live is not None:
@@ -168,6 +169,8 @@ class ChaosReport:
                 "lost": self.lost if self.verdicts else None,
                 "named": self.named,
                 "counts": {topic: dict(verdict.counts) for topic, verdict in self.verdicts.items()},
+                "doubts": {topic: verdict.reasons for topic, verdict in self.verdicts.items()},
+                "notes": {topic: verdict.notes for topic, verdict in self.verdicts.items()},
                 "live": None if self.live is None else self.live.as_json(),
             },
             "errors": [{"code": "COMPLAINT", "message": text} for text in self.complaints],
@@ -175,7 +178,8 @@ class ChaosReport:
 
 
 def merged(verdicts: Mapping[str, Verdict]) -> Verdict:
-    """One verdict on several topics: sums, and the samples of all. At least one verdict."""
+    """One verdict on several topics: sums, and the samples, notes and doubts of all; that nothing could be
+    judged of some is a doubt about all of them. At least one verdict."""
     counts: Counter[str] = Counter()
     facts: dict[str, Any] = {}
     samples: dict[str, list[Mapping[str, Any]]] = {}
@@ -186,9 +190,13 @@ def merged(verdicts: Mapping[str, Verdict]) -> Verdict:
             facts[name] = facts.get(name, 0) + value if is_number else value
         for name, rows in verdict.samples.items():
             samples.setdefault(name, []).extend(rows)
-    return Verdict(
+    whole = Verdict(
         counts=dict(counts),
         samples={name: rows[:SAMPLES_MAX] for name, rows in samples.items()},
         facts=facts,
-        inconclusive=tuple(dict.fromkeys(why for one in verdicts.values() for why in one.inconclusive)),
+        notes=tuple(dict.fromkeys(note for one in verdicts.values() for note in one.notes)),
     )
+    doubts = tuple(dict.fromkeys(why for one in verdicts.values() for why in one.reasons))
+    if all(one.inconclusive for one in verdicts.values()):
+        return replace(whole, inconclusive=doubts)
+    return replace(whole, doubts=doubts)

@@ -30,7 +30,7 @@ from holdfast.drills.report import compare_lines, list_lines, run_lines, run_row
 from holdfast.drills.run import play, verdicts
 from holdfast.drills.settings import Axis, Settings, expectation_of
 from holdfast.drills.spark_judge import SparkJudge
-from holdfast.drills.story import drill_verdict_row, write_report
+from holdfast.drills.story import verdict_row, write_report
 from holdfast.localcluster.nodes import ClusterError
 from holdfast.localcluster.power import drivers
 from holdfast.report.history import HISTORY_FILE, append_rows
@@ -219,9 +219,10 @@ def _play_all(plan: Sequence[Planned], folder: Path, *, is_quiet: bool, keeps: b
         progress.phase("Spark compares")
         runs = verdicts(played, ledger, judge)
     for number, run in enumerate(runs):
-        if run.evidence is not None:
+        if run.evidence is not None and run.verdict is not None:
             file = folder / f"run-{number}" / HISTORY_FILE
-            append_rows(file, [{"t_ms": run.seconds * 1000, **drill_verdict_row(run.evidence)}])
+            row = verdict_row(run.verdict, file, run.evidence.lost)
+            append_rows(file, [{"t_ms": run.seconds * 1000, **row}])
     return runs
 
 

@@ -6,9 +6,10 @@ Pure. Owns the order of the checks and the meaning of the codes (docs/drills.md)
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from itertools import zip_longest
 
 from holdfast.drills.settings import Expectation, ExpectedLoss, Settings
-from holdfast.durability.verdict import EXIT_INCONCLUSIVE, FORBIDDEN
+from holdfast.durability.verdict import EXIT_INCONCLUSIVE, FORBIDDEN, Verdict
 
 
 class DrillResult(Enum):
@@ -57,6 +58,19 @@ class LostRecord:
     #: of the acknowledgement, where the ledger says them: leader epoch, and monotonic time
     leader_epoch: int = -1
     acked_ns: int | None = None
+    #: as in durability.loss_story
+    given_in: int | None = None
+    outlived: int | None = None
+
+
+def some_of_each(lost: Sequence[LostRecord], most: int) -> list[LostRecord]:
+    """At most so many, by offset: of each loss, which is what one election lost, before more of another."""
+    losses: dict[tuple[object, ...], list[LostRecord]] = {}
+    for one in lost:
+        key = (one.topic, one.partition, one.leader_epoch, one.given_in, one.outlived)
+        losses.setdefault(key, []).append(one)
+    in_turn = [one for row in zip_longest(*losses.values()) for one in row if one is not None]
+    return sorted(in_turn[:most], key=lambda one: (one.topic, one.partition, one.offset))
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +100,9 @@ class DrillEvidence:
     elections: tuple[Election, ...] = ()
     #: deviations that the drill itself found
     complaints: tuple[str, ...] = ()
+    #: why the verdict proves nothing, or not that all is well
+    doubts: tuple[str, ...] = ()
+    #: remarks of the verdict
     notes: tuple[str, ...] = ()
 
 
@@ -101,6 +118,8 @@ class Run:
     reason: str = ""
     evidence: DrillEvidence | None = None
     seconds: float = 0.0
+    #: Spark's, from which the evidence is
+    verdict: Verdict | None = None
 
     @property
     def lost_count(self) -> int:
@@ -114,7 +133,7 @@ def judge(
     """The result and its reason. `shows`: classes of the verdict that must occur."""
     lost = evidence.counts.get("lost", 0)
     if evidence.verdict_code == EXIT_INCONCLUSIVE:
-        return DrillResult.INCONCLUSIVE, "; ".join(evidence.notes)
+        return DrillResult.INCONCLUSIVE, "; ".join(evidence.doubts)
     if expectation.loss is ExpectedLoss.NONE and lost:
         return DrillResult.LOST, f"{lost} lost; {expectation.rule}"
     of_polls = () if expectation.loss is ExpectedLoss.NONE else _OF_POLLS_BEFORE
@@ -133,6 +152,8 @@ def judge(
             return DrillResult.UNTOLD, f"{lost} lost, no election reported how many"
         if bound < lost:
             return DrillResult.UNTOLD, f"{lost} lost, {bound} predicted"
+    if evidence.doubts:
+        return DrillResult.INCONCLUSIVE, "; ".join(evidence.doubts)
     if expectation.loss is ExpectedLoss.CERTAIN and not lost:
         return DrillResult.NOT_LOST, expectation.rule
     return DrillResult.EXPECTED, ""

@@ -8,7 +8,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
@@ -24,7 +24,7 @@ from holdfast.cli.report_option import report_option
 from holdfast.client.core.errors import ClientError
 from holdfast.drills.chaos_report import ChaosReport
 from holdfast.drills.ground import Ground
-from holdfast.drills.outcome import DrillResult
+from holdfast.drills.outcome import DrillResult, LostRecord, some_of_each
 from holdfast.drills.session import Say, Session
 from holdfast.drills.spark_judge import SparkJudge
 from holdfast.drills.story import add_load, add_metadata, loss_stories, verdict_row, write_report
@@ -205,6 +205,7 @@ def _finish(folder: Path, wishes: Wishes, report: ChaosReport, say: Say) -> None
     from holdfast.report.history import append_rows
 
     snapshots = sorted(folder.glob("snapshot-*"))
+    lost: Mapping[str, Sequence[LostRecord]] = {}
     if snapshots:
         say("Spark compares the ledgers with what was served")
         with closing(SparkJudge(starts_now=False)) as judge, Progress() as progress:
@@ -214,7 +215,7 @@ def _finish(folder: Path, wishes: Wishes, report: ChaosReport, say: Say) -> None
             topic: replace(verdict, facts={**verdict.facts, **_compared(folder / f"snapshot-{topic}")})
             for topic, verdict in found.items()
         }
-        named = [record for records in lost.values() for record in records[:_NAMED_MAX]]
+        named = [record for records in lost.values() for record in some_of_each(records, _NAMED_MAX)]
         report.named = [
             f"{record.topic}-{record.partition}, offset {record.offset}, {record.value}: {story}"
             for record, story in zip(named, loss_stories(folder / HISTORY_FILE, named), strict=True)
@@ -223,8 +224,9 @@ def _finish(folder: Path, wishes: Wishes, report: ChaosReport, say: Say) -> None
         report.unjudged = "the run made no topic"
     verdict = report.verdict
     if verdict is not None:
-        row = {"t_ms": report.seconds * 1000, **verdict_row(verdict)}
-        append_rows(folder / HISTORY_FILE, [row])
+        all_lost = [record for records in lost.values() for record in records]
+        row = verdict_row(verdict, folder / HISTORY_FILE, all_lost)
+        append_rows(folder / HISTORY_FILE, [{"t_ms": report.seconds * 1000, **row}])
     if wishes.report_file is not None:
         write_report(wishes.report_file, [folder / HISTORY_FILE])
         say(f"report: {wishes.report_file}")

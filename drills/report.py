@@ -122,6 +122,8 @@ def run_row(run: Run) -> dict[str, Any]:
     if run.evidence is not None:
         row["facts"] = dict(run.evidence.facts)
         row["counts"] = dict(run.evidence.counts)
+        row["doubts"] = list(run.evidence.doubts)
+        row["notes"] = list(run.evidence.notes)
         row["elections"] = [
             {
                 "leader": one.leader,
@@ -190,10 +192,11 @@ def _ranges(lost: Sequence[LostRecord]) -> Iterator[str]:
 
 def _result_lines(run: Run) -> list[str]:
     reason = f": {run.reason}" if run.reason else ""
+    lines = [] if run.evidence is None else [f"note: {note}" for note in run.evidence.notes]
     what = run.result.value
     if run.result is DrillResult.EXPECTED:
         what = f"{f'{run.lost_count:,}' if run.lost_count else 'nothing'} lost, {what}"
-    lines = [f"{run.result.name}: {what}{reason} ({run.seconds:.1f} s)"]
+    lines.append(f"{run.result.name}: {what}{reason} ({run.seconds:.1f} s)")
     if run.result is DrillResult.EXPECTED:
         lines.append(f"why: {run.expectation.rule}")
     return lines

@@ -86,7 +86,7 @@ def verdicts(played: Sequence[Played], ledger: Path, judging: SparkJudge) -> lis
     found, lost = judging.verdicts(ledger, snapshots) if snapshots else ({}, {})
     runs = []
     for one in played:
-        result, reason, evidence = one.result, one.reason, None
+        result, reason, evidence, verdict = one.result, one.reason, None, None
         if one.snapshot is not None:
             # an unreadable ledger gives one verdict for all
             verdict = found.get(one.topic) or found[""]
@@ -97,10 +97,16 @@ def verdicts(played: Sequence[Played], ledger: Path, judging: SparkJudge) -> lis
                 lost=tuple(lost.get(one.topic, ())),
                 elections=one.elections,
                 complaints=one.complaints,
-                notes=verdict.inconclusive,
+                doubts=verdict.reasons,
+                notes=verdict.notes,
             )
             result, reason = judge(one.expectation, evidence, one.drill.shows)
-        runs.append(Run(one.drill.name, one.settings, one.expectation, result, reason, evidence, one.seconds))
+        runs.append(
+            Run(
+                *(one.drill.name, one.settings, one.expectation, result, reason, evidence, one.seconds),
+                verdict=verdict,
+            )
+        )
     return runs
 
 

@@ -13,13 +13,6 @@ from holdfast.drills.load import VALUE_BYTES
 from holdfast.drills.outcome import LostRecord
 from holdfast.localcluster.nodes import ClusterError
 
-_LOST_SQL = """
-SELECT DISTINCT v.topic, v.partition, v.offset, v.producer, v.pseq, s.leader_epoch, s.t1
-FROM violations v
-JOIN sends s ON v.run = s.run AND v.topic = s.topic AND v.producer = s.producer AND v.pseq = s.pseq
-WHERE class = 'lost'
-ORDER BY topic, partition, offset
-"""
 #: A drill has some thousand records: compiling queries and spreading rows would cost more than the work.
 _SMALL_DATA = {
     "spark.sql.shuffle.partitions": "1",
@@ -64,6 +57,7 @@ class SparkJudge:
         self._thread.join()
         if self._error is not None:
             raise ClusterError(f"Spark does not start: {self._error}") from self._error
+        from holdfast.durability.lost_records import all_lost
         from holdfast.durability.snapshots import judge_all
         from holdfast.durability.spark_errors import SPARK_ERRORS, reason_of
 
@@ -71,13 +65,12 @@ class SparkJudge:
         try:
             verdicts = judge_all(self._spark, ledger, snapshots)
             if any(verdict.counts.get("lost", 0) for verdict in verdicts.values()):
-                for row in self._spark.sql(_LOST_SQL).collect():
+                for one in all_lost(self._spark):
                     record = LostRecord(
-                        *(row.topic, row.partition, row.offset, _name(row.producer, row.pseq)),
-                        leader_epoch=-1 if row.leader_epoch is None else row.leader_epoch,
-                        acked_ns=row.t1,
+                        *(one.topic, one.partition, one.offset, _name(one.producer, one.pseq)),
+                        *(one.leader_epoch, one.acked_ns, one.given_in, one.outlived),
                     )
-                    lost.setdefault(row.topic, []).append(record)
+                    lost.setdefault(one.topic, []).append(record)
         except SPARK_ERRORS as error:
             raise ClusterError(f"Spark failed while it compared: {reason_of(error)}") from error
         return verdicts, lost

@@ -5,7 +5,9 @@ Taken with the readers of our data sources, in this process; judged many at once
 """
 
 import json
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,35 +15,48 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from holdfast.durability.arrow import Columns
-from holdfast.durability.judge import MARKS_SCHEMA, judge
+from holdfast.durability.beside_verdict import with_times
+from holdfast.durability.cluster_look import look
+from holdfast.durability.judge import (
+    MARKS_SCHEMA,
+    NOTHING_COMPARED,
+    judge,
+    notes_of,
+    sample_of,
+    short_notes,
+)
 from holdfast.durability.ledger import Totals, read_sends
-from holdfast.durability.ledger_files import UnreadableLedger, poll_files
+from holdfast.durability.ledger_files import UnreadableLedger, doubts_of_files, poll_files
 from holdfast.durability.ledger_source import sizes_of
 from holdfast.durability.polls import read_all_polls
 from holdfast.durability.read_options import parse_options
+from holdfast.durability.rules import COMPARED_BY_TOPIC_SQL, findings_sql
 from holdfast.durability.scale import MUCH
 from holdfast.durability.segment_source import BATCH_SCHEMA, arrow_schema, folder_rows
 from holdfast.durability.segments import high_watermarks, parse_log_dirs, replica_folders
 from holdfast.durability.session import local_source
 from holdfast.durability.source import plan_ranges, read_range
-from holdfast.durability.verdict import Verdict, inconclusive
+from holdfast.durability.verdict import SAMPLES_MAX, Verdict, inconclusive, of_a_part_of_the_ledger
 
 LOG_SCHEMA = (
     "topic string, partition int, offset long, state string, producer string, pseq long, value_crc32c long, "
     "batch_crc32c long"
 )
 _SERVED, _BATCHES, _MARKS = "served.parquet", "batches.parquet", "marks.json"
+#: Brokers write high watermarks every 5 s, the first ones later than that.
+_MARKS_S, _PAUSE_S = 8.0, 0.1
 
 _TOTALS_SQL = """
 SELECT s.topic, count(*) AS sent, count_if(s.acked) AS acked, count_if(s.weakly_acked) AS weakly_acked,
-       count_if(s.acked AND l.offset IS NOT NULL) AS ok
+       count_if(s.acked AND l.offset IS NOT NULL) AS ok,
+       count_if(NOT (s.acked OR s.weakly_acked OR s.refused)) AS unknown,
+       count(s.timestamp_ms) AS with_fields
 FROM sends s LEFT JOIN log l
   ON s.producer = l.producer AND s.pseq = l.pseq AND s.topic = l.topic AND s.partition = l.partition
      AND s.offset = l.offset AND s.value_crc32c = l.value_crc32c
 WHERE s.pseq IS NOT NULL
 GROUP BY s.topic
 """
-_COUNTS_SQL = "SELECT topic, class, count(*) AS total FROM violations GROUP BY topic, class"
 
 
 def take(
@@ -60,15 +75,15 @@ def take(
         }
     )
     columns = Columns(parsed=True, only=tuple(arrow_schema(LOG_SCHEMA).names))
+    ranges = plan_ranges(options)
     served = [
-        pa.Table.from_batches([batch])
-        for wanted in plan_ranges(options)
-        for batch in read_range(options, wanted, columns)
+        pa.Table.from_batches([batch]) for wanted in ranges for batch in read_range(options, wanted, columns)
     ]
     table = pa.concat_tables(served) if served else arrow_schema(LOG_SCHEMA).empty_table()
     pq.write_table(table, folder / _SERVED)
     schema = arrow_schema(BATCH_SCHEMA)
-    paths = parse_log_dirs(",".join(f"{broker}={path}" for broker, path in sorted(log_dirs.items())))
+    named = ",".join(f"{broker}={path}" for broker, path in sorted(log_dirs.items()))
+    paths = parse_log_dirs(named) if named else {}
     rows = [
         row
         for replica in replica_folders(paths, frozenset((topic,)))
@@ -77,14 +92,39 @@ def take(
     cells = zip(*rows, strict=True) if rows else ([] for _ in schema)
     arrays = [pa.array(list(column), field.type) for column, field in zip(cells, schema, strict=True)]
     pq.write_table(pa.Table.from_arrays(arrays, schema=schema), folder / _BATCHES)
+    in_sync = [
+        (broker, index)
+        for index, partition in look(bootstrap_servers, (topic,), timeout_ms)[topic].partitions.items()
+        for broker in partition.isr
+        if broker in log_dirs and any(wanted.partition == index and wanted.end > 0 for wanted in ranges)
+    ]
+    (folder / _MARKS).write_text(json.dumps(_marks(topic, log_dirs, in_sync)), encoding="utf-8")
+    return int(table.num_rows)
+
+
+def _marks(topic: str, log_dirs: Mapping[int, str], in_sync: Collection[tuple[int, int]]) -> dict[str, Any]:
+    """Stored high watermarks, and doubts about the replicas in sync, (broker, partition), that have none
+    after a while; whether they were asked for at all."""
+    deadline = time.monotonic() + _MARKS_S
+    while True:
+        stored = {broker: high_watermarks(path) for broker, path in sorted(log_dirs.items())}
+        missing = [
+            (broker, index) for broker, index in in_sync if not (stored[broker] or {}).get((topic, index))
+        ]
+        if not missing or time.monotonic() > deadline:
+            break
+        time.sleep(_PAUSE_S)
     marks = [
         (broker, name, partition, mark)
-        for broker, path in sorted(log_dirs.items())
-        for (name, partition), mark in sorted((high_watermarks(path) or {}).items())
+        for broker, of_broker in stored.items()
+        for (name, partition), mark in sorted((of_broker or {}).items())
         if name == topic
     ]
-    (folder / _MARKS).write_text(json.dumps(marks), encoding="utf-8")
-    return int(table.num_rows)
+    doubts = [
+        f"broker {broker} has stored no high watermark of {topic}-{index}: its replica was not compared"
+        for broker, index in missing
+    ]
+    return {"topic": topic, "brokers": list(stored), "marks": marks, "doubts": doubts}
 
 
 def sizes(folder: Path) -> tuple[int, int]:
@@ -94,7 +134,8 @@ def sizes(folder: Path) -> tuple[int, int]:
 
 
 def judge_all(spark: Any, ledger: Path, folders: Sequence[Path]) -> dict[str, Verdict]:
-    """The verdict on each topic of the ledger. The view `violations` is there afterwards."""
+    """The verdict on each topic of the ledger, each with the doubts and notes about its own replicas. The
+    view `violations` is there afterwards."""
     try:
         files = poll_files(str(ledger))
         sends, totals = read_sends(spark, str(ledger))
@@ -105,7 +146,8 @@ def judge_all(spark: Any, ledger: Path, folders: Sequence[Path]) -> dict[str, Ve
     batches = spark.read.schema(BATCH_SCHEMA).parquet(
         *[local_source(folder / _BATCHES) for folder in folders]
     )
-    marks = [tuple(row) for folder in folders for row in json.loads((folder / _MARKS).read_text())]
+    looks = {topic: found for folder in folders for topic, found in _read_marks(folder).items()}
+    marks = [tuple(row) for found in looks.values() for row in found["marks"]]
     judge(
         spark,
         sends,
@@ -116,18 +158,59 @@ def judge_all(spark: Any, ledger: Path, folders: Sequence[Path]) -> dict[str, Ve
         partitions=len(folders),
         polls=polls,
     )
-    return _by_topic(spark, totals)
+    verdicts = _by_topic(spark, totals)
+    for topic, found in looks.items():
+        verdict = verdicts.get(topic, inconclusive("the ledger has no send to the topic"))
+        verdicts[topic] = replace(verdict, doubts=(*verdict.doubts, *found["doubts"]))
+    verdicts = _with_replicas(spark, verdicts, {topic for topic, found in looks.items() if found["brokers"]})
+    verdicts = {topic: with_times(spark, verdict) for topic, verdict in verdicts.items()}
+    doubts = doubts_of_files(str(ledger))
+    if not doubts:
+        return verdicts
+    return {
+        topic: of_a_part_of_the_ledger(replace(verdict, doubts=(*verdict.doubts, *doubts)))
+        for topic, verdict in verdicts.items()
+    }
+
+
+def _read_marks(folder: Path) -> dict[str, dict[str, Any]]:
+    found = json.loads((folder / _MARKS).read_text(encoding="utf-8"))
+    return {found["topic"]: found}
 
 
 def _by_topic(spark: Any, totals: Totals) -> dict[str, Verdict]:
-    counts: dict[str, dict[str, int]] = {topic: {} for topic in totals.topics}
-    for row in spark.sql(_COUNTS_SQL).collect():
+    counts: dict[str, dict[str, int]] = {}
+    samples: dict[str, dict[str, list[dict[str, Any]]]] = {}
+    for row in spark.sql(findings_sql(SAMPLES_MAX, "topic, class")).collect():
         counts.setdefault(row.topic, {})[row["class"]] = row.total
+        samples.setdefault(row.topic, {}).setdefault(row["class"], []).append(sample_of(row))
     verdicts = {}
     for row in spark.sql(_TOTALS_SQL).collect():
         if row.acked == 0:
             verdicts[row.topic] = inconclusive("no send was acknowledged (acks=all): nothing to check")
             continue
-        facts = {name: row[name] for name in ("sent", "acked", "ok", "weakly_acked")}
-        verdicts[row.topic] = Verdict(counts=counts[row.topic], samples={}, facts=facts)
+        of_topic = replace(
+            totals, sent=row.sent, unknown=row.unknown, unanswered=0, with_fields=row.with_fields
+        )
+        verdicts[row.topic] = Verdict(
+            counts=counts.get(row.topic, {}),
+            samples=samples.get(row.topic, {}),
+            facts={name: row[name] for name in ("sent", "acked", "ok", "weakly_acked")},
+            notes=notes_of(of_topic),
+        )
     return verdicts
+
+
+def _with_replicas(
+    spark: Any, verdicts: Mapping[str, Verdict], topics: Collection[str]
+) -> dict[str, Verdict]:
+    """What was compared of the replicas of `topics`, of which there were log dirs."""
+    compared = {row.topic: row for row in spark.sql(COMPARED_BY_TOPIC_SQL).collect()}
+    found = dict(verdicts)
+    for topic in topics:
+        row, verdict = compared.get(topic), verdicts[topic]
+        if row is None or row.compared == 0:
+            found[topic] = replace(verdict, doubts=(*verdict.doubts, NOTHING_COMPARED))
+        if row is not None:
+            found[topic] = replace(found[topic], notes=(*short_notes(row.short), *verdict.notes))
+    return found

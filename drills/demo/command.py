@@ -18,12 +18,14 @@ from typing import Protocol
 import click
 
 from holdfast.cli.extras import require
+from holdfast.cli.inspect.partition_elections import PartitionElections
+from holdfast.cli.inspect.run_history import faults_in
 from holdfast.cli.options import CommandAnswer, output
 from holdfast.cli.progress import Progress
 from holdfast.cli.report_option import report_option
 from holdfast.drills.demo.producers import Producers
 from holdfast.drills.demo.watch import ClusterWatch, describe_wait
-from holdfast.drills.story import add_load, add_metadata, verdict_row, write_report
+from holdfast.drills.story import READ_TIMEOUT_MS, add_load, add_metadata, verdict_row, write_report
 from holdfast.durability.verdict import Verdict
 from holdfast.localcluster.compose import ComposeCluster
 from holdfast.localcluster.nodes import ClusterError, Node
@@ -131,7 +133,7 @@ def command(
                 kills=() if no_kill else KILLS,
             )
             verdict = demo.verdict()
-            answer.data |= verdict_row(verdict)
+            answer.data |= verdict_row(verdict, folder / HISTORY_FILE)
             if report_file is not None:
                 write_report(report_file, [folder / HISTORY_FILE])
                 report.say(f"report: {report_file}")
@@ -286,6 +288,8 @@ class Demo:
 
         self._say("Spark compares the ledgers with what the cluster serves")
         folders = {node.node_id: self._cluster.data_folder(node) for node in self._cluster.brokers}
+        self._history.close()
+        past = PartitionElections(self._cluster.bootstrap_servers, READ_TIMEOUT_MS)
         verdict = run(
             ValidateOptions(
                 ledger=str(self._folder / "ledger"),
@@ -293,15 +297,17 @@ class Demo:
                 log_dirs={
                     broker_id: str(folder) for broker_id, folder in folders.items() if folder is not None
                 },
+                history=faults_in(self._folder / HISTORY_FILE),
             ),
             self._progress.phase,
+            past,
+            past.was_compacted,
         )
         self._progress.rest()
         self._show(verdict.as_text())
         add_metadata(self._history, self._cluster.bootstrap_servers)
         add_load(self._history, self._folder / "ledger", TOPIC)
-        self._history.close()
-        self._history.write(**verdict_row(verdict))
+        self._history.write(**verdict_row(verdict, self._folder / HISTORY_FILE))
         good = verdict.exit_code == 0
         self._say("nothing acknowledged was lost, duplicated or reordered" if good else "NOT GOOD: see above")
         return verdict

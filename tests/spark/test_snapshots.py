@@ -1,10 +1,14 @@
 """Snapshots of several clusters are judged in one comparison, and each gets the verdict of its own topic."""
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from holdfast.durability import snapshots
+from holdfast.durability.judge import NOTHING_COMPARED
+from holdfast.durability.segments import HIGH_WATERMARKS
 from holdfast.durability.snapshots import judge_all, take
 from tests.spark.builders import RunHistory, clean_history, history_batches, write_ledger, write_log_dir
 from tests.spark.planted_log import PlantedLogs
@@ -12,10 +16,12 @@ from tests.spark.planted_log import PlantedLogs
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark session"), pytest.mark.timeout(300)]
 
 
-def snapshot(folder: Path, history: RunHistory) -> Path:
+def snapshot(folder: Path, history: RunHistory, *, has_marks: bool = True) -> Path:
     """Of a cluster of one broker that serves what is in the story's log."""
     logs = history_batches(history)
     log_dir = write_log_dir(folder / history.topic, logs, high_watermark=10)
+    if not has_marks:
+        (log_dir / HIGH_WATERMARKS).unlink()
     with PlantedLogs(logs) as node:
         take(node.address, history.topic, {1: str(log_dir)}, folder / f"{history.topic} [snapshot]")
     return folder / f"{history.topic} [snapshot]"
@@ -33,8 +39,65 @@ def test_what_one_cluster_has_lost_is_no_loss_of_the_others(spark: Any, tmp_path
     assert verdicts["good"].facts["ok"] == verdicts["good"].facts["acked"] == 40
     assert verdicts["bad"].counts == {"lost": 4}
     assert verdicts["bad"].facts["ok"] == 36
+    assert [row["offset"] for row in verdicts["bad"].samples["lost"]] == [16, 17, 18, 19]
+    assert verdicts["good"].reasons == verdicts["bad"].reasons == ()
     lost = spark.sql("SELECT topic, partition, offset FROM violations WHERE class = 'lost'").collect()
     assert sorted(map(tuple, lost)) == [("bad", 1, offset) for offset in range(16, 20)]
+
+
+def test_replicas_that_could_not_be_compared_leave_their_own_topic_in_doubt(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(snapshots, "_MARKS_S", 0.0)
+    histories = [clean_history("good"), clean_history("unmarked"), clean_history("served")]
+    folders = [snapshot(tmp_path, histories[0]), snapshot(tmp_path, histories[1], has_marks=False)]
+    with PlantedLogs(history_batches(histories[2])) as node:
+        take(node.address, "served", {}, tmp_path / "no files of replicas")
+    verdicts = judge_all(
+        spark, write_ledger(tmp_path / "ledger", histories), [*folders, tmp_path / "no files of replicas"]
+    )
+    assert {topic: verdict.exit_code for topic, verdict in verdicts.items()} == {
+        "good": 0,
+        "unmarked": 6,
+        "served": 0,
+    }
+    assert verdicts["unmarked"].doubts == (
+        "broker 1 has stored no high watermark of unmarked-0: its replica was not compared",
+        "broker 1 has stored no high watermark of unmarked-1: its replica was not compared",
+        NOTHING_COMPARED,
+    )
+
+
+def test_replicas_below_their_marks_are_a_note_of_their_own_topic(spark: Any, tmp_path: Path) -> None:
+    histories = [clean_history("good"), clean_history("short")]
+    folders = [snapshot(tmp_path, history) for history in histories]
+    marks = json.loads((folders[1] / "marks.json").read_text())
+    marks["marks"] = [[broker, topic, index, 100] for broker, topic, index, _ in marks["marks"]]
+    (folders[1] / "marks.json").write_text(json.dumps(marks))
+    verdicts = judge_all(spark, write_ledger(tmp_path / "ledger", histories), folders)
+    assert verdicts["good"].notes == ()
+    assert verdicts["short"].notes == (
+        "replicas below their own high watermarks: broker 1 of short-0 ends at 20, its mark is 100; "
+        "broker 1 of short-1 ends at 20, its mark is 100",
+    )
+
+
+def test_a_ledger_with_a_file_that_is_not_read_leaves_all_topics_in_doubt(spark: Any, tmp_path: Path) -> None:
+    history = clean_history("part")
+    ledger = write_ledger(tmp_path / "ledger", [history])
+    (ledger / "other.csv").write_text("a,b\n")
+    verdicts = judge_all(spark, ledger, [snapshot(tmp_path, history)])
+    assert verdicts["part"].exit_code == 6
+    assert "other.csv" in verdicts["part"].doubts[0]
+
+
+def test_a_topic_that_the_ledger_does_not_have_proves_nothing(spark: Any, tmp_path: Path) -> None:
+    histories = [clean_history("known"), clean_history("unknown")]
+    folders = [snapshot(tmp_path, history) for history in histories]
+    verdicts = judge_all(spark, write_ledger(tmp_path / "ledger", histories[:1]), folders)
+    assert verdicts["known"].exit_code == 0
+    assert verdicts["unknown"].exit_code == 6
+    assert verdicts["unknown"].inconclusive == ("the ledger has no send to the topic",)
 
 
 def test_a_ledger_that_proves_nothing_has_one_verdict_for_all(spark: Any, tmp_path: Path) -> None:

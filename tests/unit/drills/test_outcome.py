@@ -2,7 +2,17 @@
 
 import pytest
 
-from holdfast.drills.outcome import DrillEvidence, DrillResult, Election, Run, judge, predicted_loss, worst
+from holdfast.drills.outcome import (
+    DrillEvidence,
+    DrillResult,
+    Election,
+    LostRecord,
+    Run,
+    judge,
+    predicted_loss,
+    some_of_each,
+    worst,
+)
 from holdfast.drills.settings import Expectation, ExpectedLoss, Settings
 from holdfast.durability.verdict import FORBIDDEN
 
@@ -17,10 +27,13 @@ def evidence(
     *,
     predicted: tuple[int | None, ...] = (),
     complaints: tuple[str, ...] = (),
+    doubts: tuple[str, ...] = (),
     **counts: int,
 ) -> DrillEvidence:
     elections = tuple(Election(1, "longest_log", loss) for loss in predicted)
-    return DrillEvidence(code, counts, {"acked": 100}, elections=elections, complaints=complaints)
+    return DrillEvidence(
+        code, counts, {"acked": 100}, elections=elections, complaints=complaints, doubts=doubts
+    )
 
 
 @pytest.mark.parametrize(
@@ -48,6 +61,10 @@ def evidence(
         (TOLD, evidence(4, lost=7, predicted=(6,)), DrillResult.UNTOLD),
         (TOLD, evidence(4, lost=7, predicted=(None,)), DrillResult.UNTOLD),
         (TOLD, evidence(4, lost=7), DrillResult.UNTOLD),
+        # what was not compared may be what breaks a rule, or is lost
+        (CERTAIN, evidence(4, lost=7, doubts=("nothing was compared",)), DrillResult.INCONCLUSIVE),
+        (CERTAIN, evidence(doubts=("nothing was compared",)), DrillResult.INCONCLUSIVE),
+        (NONE, evidence(4, lost=7, doubts=("nothing was compared",)), DrillResult.LOST),
     ],
 )
 def test_the_verdict_is_held_against_the_expectation(
@@ -67,6 +84,18 @@ def test_an_anomaly_beside_an_allowed_loss_is_one(name: str) -> None:
     counts = dict.fromkeys(OF_A_LOSS, 7) | {"recovered": 3, "lost_weakly_acked": 3}
     assert judge(CERTAIN, DrillEvidence(4, counts, {}))[0] is DrillResult.EXPECTED
     assert judge(CERTAIN, DrillEvidence(4, counts | {name: 1}, {}))[0] is DrillResult.ANOMALY
+
+
+def test_the_reason_of_a_run_in_doubt_is_the_doubt() -> None:
+    assert judge(NONE, evidence(6, doubts=("a file", "a mark")))[1] == "a file; a mark"
+    assert judge(CERTAIN, evidence(4, lost=1, doubts=("a mark",)))[1] == "a mark"
+
+
+def test_of_each_loss_some_records_are_named() -> None:
+    first = [LostRecord("t", 0, offset, f"first{offset}", 0, given_in=3) for offset in range(5, 90)]
+    second = [LostRecord("t", 0, offset, f"second{offset}", 3, given_in=5) for offset in range(4, 6)]
+    named = [one.value for one in some_of_each([*first, *second], 5)]
+    assert sorted(named) == ["first5", "first6", "first7", "second4", "second5"]
 
 
 def test_a_story_that_shows_nothing_of_what_it_is_about_did_not_take_place() -> None:

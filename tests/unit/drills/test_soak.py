@@ -1,5 +1,7 @@
 """The result of a soak: Spark's verdict first, then what was not as it must be."""
 
+from dataclasses import replace
+
 import pytest
 
 from holdfast.drills.chaos_report import OVER_BUDGET, ChaosReport, merged
@@ -79,7 +81,27 @@ def test_verdicts_on_several_topics_are_added_up() -> None:
     both = merged({"a": GOOD, "b": LOST, "c": inconclusive("nothing was acknowledged")})
     assert both.counts["lost"] == 3
     assert both.facts["acked"] == 20
-    assert both.inconclusive == ("nothing was acknowledged",)
+    assert both.doubts == ("nothing was acknowledged",)
+    assert both.exit_code == 4
+    assert merged({"c": inconclusive("nothing was acknowledged")}).inconclusive == (
+        "nothing was acknowledged",
+    )
+
+
+def test_a_topic_in_doubt_leaves_the_soak_in_doubt_and_says_why() -> None:
+    doubted = replace(GOOD, doubts=("nothing was compared",), notes=("a short replica",))
+    found = report(a=GOOD, b=doubted)
+    assert found.result is DrillResult.INCONCLUSIVE
+    lines = found.lines()
+    assert "note: a short replica" in lines
+    assert "inconclusive: nothing was compared" in lines
+    assert lines[-1] == "RESULT: INCONCLUSIVE: nothing was compared"
+    data = found.as_json()["data"]
+    assert data["doubts"] == {"a": (), "b": ("nothing was compared",)}
+    assert data["notes"] == {"a": (), "b": ("a short replica",)}
+    assert report(a=LOST, b=doubted).result is DrillResult.LOST
+    over = ChaosReport(1, expectation=OVER_BUDGET, verdicts={"a": LOST, "b": doubted})
+    assert over.result is DrillResult.INCONCLUSIVE
 
 
 @pytest.mark.parametrize("minutes", [0.5, 5, 30, 600])

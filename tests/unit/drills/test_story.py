@@ -3,7 +3,8 @@
 from pathlib import Path
 
 from holdfast.drills.outcome import LostRecord
-from holdfast.drills.story import loss_stories
+from holdfast.drills.story import loss_stories, verdict_row
+from holdfast.durability.verdict import Verdict
 from holdfast.report.history import append_rows
 
 ROWS = (
@@ -26,8 +27,28 @@ def test_a_lost_record_has_its_election_and_the_faults_near_it(tmp_path: Path) -
     told, less = loss_stories(tmp_path / "history.jsonl", lost)
     assert told == (
         "acknowledged in epoch 0 by leader 1, whose ISR was 1, 2, 3; epoch 1 began uncleanly with leader 3 "
-        "at 2023-11-14 22:13:22.000Z (nothing else was there); acknowledged at 2023-11-14 22:13:21.000Z; "
+        "at 2023-11-14 22:13:22.000Z (nothing else was there; before it ISR: 1, 2, 3, ELR: empty); "
+        "acknowledged at 2023-11-14 22:13:21.000Z; "
         "what was done to the cluster meanwhile: kill -9 broker-1 at 2023-11-14 22:13:20.500Z "
         "(healed at 2023-11-14 22:13:23.000Z)"
     )
     assert less.startswith("what was done to the cluster: kill -9 broker-1 at ")
+
+
+def test_what_a_verdict_shows_has_the_times_of_the_run_and_lost_records_their_stories(tmp_path: Path) -> None:
+    file = tmp_path / "history.jsonl"
+    append_rows(file, ROWS)
+    samples = {
+        "lost": [{"topic": "t", "partition": 0, "offset": 17}],
+        "duplicated": [{"topic": "t", "partition": 0, "offset": 3, "time_ns": 1_500_000_000}],
+    }
+    verdict = Verdict({"lost": 40, "duplicated": 1}, samples, {}, doubts=("a mark",), notes=("a note",))
+    lost = [LostRecord("t", 0, offset, "v", 0, 2 * 10**9, given_in=1) for offset in range(17, 57)]
+    row = verdict_row(verdict, file, lost)
+    assert (row["exit_code"], row["reasons"], row["notes"]) == (4, ["a mark"], ["a note"])
+    assert row["samples"]["duplicated"] == [{"topic": "t", "partition": 0, "offset": 3, "t_ms": 500.0}]
+    assert len(row["samples"]["lost"]) == 32
+    first = row["samples"]["lost"][0]
+    assert (first["offset"], first["value"], first["t_ms"]) == (17, "v", 1000.0)
+    assert "epoch 1 began uncleanly with leader 3" in first["story"]
+    assert verdict_row(verdict, file)["samples"]["lost"] == [{"topic": "t", "partition": 0, "offset": 17}]
