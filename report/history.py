@@ -10,7 +10,7 @@ Owns the file and its rows. Each row has `kind` and `t_ms`, milliseconds since t
               is_election, is_unclean
   load        until_ms, acked, failed, p50_ms|null, p99_ms|null, max_ms|null   of the sends that ended then
   note        text
-  verdict     exit_code, counts {}, facts {}, samples {}, reasons []; not from Spark: also judge, says
+  verdict     exit_code, counts {}, facts {}, samples {}, reasons [], notes []; not Spark's: also judge, says
 
 A reader passes over kinds and fields that it does not know, and a last line that was cut.
 """

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 
 from holdfast.report.history import Row
-from holdfast.report.picture import figure
+from holdfast.report.picture import ALLOWED, figure
 
 #: Elections and lost records that are written out; the rest is counted.
 ELECTIONS_MAX = 200
@@ -53,19 +53,19 @@ def sentence(rows: Sequence[Row]) -> tuple[str, str]:
         return ("bad" if verdict["exit_code"] else "good"), verdict["says"]
     counts, facts = verdict["counts"], verdict["facts"]
     acked, lost = facts.get("acked", 0), counts.get("lost", 0)
-    if verdict["reasons"]:
-        return "warn", f"Inconclusive: {verdict['reasons'][0]}"
+    if verdict["exit_code"] == _INCONCLUSIVE:
+        return "warn", f"Inconclusive: {next(iter(verdict['reasons']), 'nothing was proved')}"
     if lost:
         return "bad", f"{lost:,} of {acked:,} acknowledged records were lost"
-    broken = {name: number for name, number in counts.items() if number and name not in _ALLOWED}
+    broken = {name: number for name, number in counts.items() if number and name not in ALLOWED}
     if broken:
         words = ", ".join(f"{number:,} {name}" for name, number in broken.items())
         return "bad", f"None of {acked:,} acknowledged records was lost, but: {words}"
     return "good", f"Nothing acknowledged was lost: {acked:,} records, {_count(_faults(rows), 'fault')}"
 
 
-#: Classes of a verdict that may occur; all others are anomalies.
-_ALLOWED = ("recovered", "lost_weakly_acked", "reordered_unacked")
+#: The exit code of a verdict that proves nothing, or only that nothing was found (docs/validate.md).
+_INCONCLUSIVE = 6
 
 
 def _run(rows: Sequence[Row], title: str, *, is_first: bool, is_alone: bool) -> list[str]:
@@ -81,7 +81,8 @@ def _run(rows: Sequence[Row], title: str, *, is_first: bool, is_alone: bool) -> 
         f'<p class="soft">{escape(start["what"])}, seed {start["seed"]}, {escape(start["started"])}'
         f"{escape(f', {settings}' if settings else '')}</p>",
         '<p class="soft">Shaded: while a fault lasted. A hatched leader: its ISR is below min ISR, so '
-        "acks=all waits. Point at anything for more; drag to zoom.</p>",
+        "acks=all waits. A diamond: a record that is lost, or breaks another rule, when it was acknowledged. "
+        "Point at anything for more; drag to zoom.</p>",
         f'<div class="wide">{drawn}</div>',
         *_lost(rows), *_unchecked(rows), *_fault_list(rows), *_elections(rows),
     ]  # fmt: skip
@@ -117,7 +118,7 @@ def _lost(rows: Sequence[Row]) -> list[str]:
     parts.append(f"<p>{escape(', '.join(judged))}.</p>" if judged else "")
     parts.append(f"<table>{lines}</table>" if lines else "<p>No record breaks a rule.</p>")
     for name, samples in verdict["samples"].items():
-        if samples and name not in _ALLOWED:
+        if samples and name not in ALLOWED:
             shown_samples = samples[:LOST_MAX]
             items = "".join(f"<li>{escape(_sample(sample))}</li>" for sample in shown_samples)
             summary = f"{escape(name)}, first {len(shown_samples)}"
@@ -145,7 +146,7 @@ def _unchecked(rows: Sequence[Row]) -> list[str]:
         missing.append("Nothing was made to fail, so this shows only that a quiet cluster loses nothing.")
     if not any(row["kind"] == "partition" for row in rows):
         missing.append("The metadata log was not read: elections are not shown.")
-    missing += verdict["reasons"]
+    missing += [*verdict["reasons"], *verdict.get("notes", ())]
     items = "".join(f"<li>{escape(text)}</li>" for text in missing)
     return [
         "<h2>Not checked</h2>",
@@ -197,7 +198,12 @@ def _without_codes(text: str) -> str:
 
 
 def _sample(sample: Row) -> str:
-    return ", ".join(f"{key} {value}" for key, value in sample.items() if value is not None)
+    shown = {
+        key: value for key, value in sample.items() if value is not None and key not in ("t_ms", "story")
+    }
+    told = ", ".join(f"{key} {value}" for key, value in shown.items())
+    at = "" if sample.get("t_ms") is None else f" at {sample['t_ms'] / 1000:.2f} s"
+    return f"{told}{at}" + (f": {sample['story']}" if sample.get("story") else "")
 
 
 def _verdict(rows: Iterable[Row]) -> Row | None:

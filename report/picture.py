@@ -1,7 +1,8 @@
 """The picture of one run: rates, latencies, brokers and leaders over time. Only user of plotly."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
+from textwrap import wrap
 from typing import Any
 
 import plotly.graph_objects as go
@@ -9,7 +10,11 @@ from plotly.subplots import make_subplots
 
 from holdfast.report.history import Row
 
-#: Partitions that have a lane of their own: those that changed most.
+#: Classes of a verdict that may occur; all others are anomalies.
+ALLOWED = ("recovered", "lost_weakly_acked", "reordered_unacked")
+#: Characters of a line of a story.
+_HOVER = 110
+#: Partitions that have a lane of their own: those with anomalies, then those that changed most.
 LANES_MAX = 24
 #: Readable on a light and on a dark page.
 _INK, _GRID = "#7c858f", "rgba(124,133,143,0.25)"
@@ -32,7 +37,8 @@ def figure(rows: Sequence[Row]) -> go.Figure:
     end_s = max((row.get("until_ms") or row["t_ms"] for row in drawn), default=0) / 1000
     loads = [row for row in rows if row["kind"] == "load"]
     nodes = _node_bars(rows, end_s)
-    partitions = _partition_bars(rows, end_s)
+    anomalies = _anomalies(rows, end_s)
+    partitions = _partition_bars(rows, end_s, {mark["lane"] for mark in anomalies})
     bands: list[tuple[str, float]] = []
     if loads:
         bands += [("Acknowledged records per second", 200.0), ("Latency, ms", 170.0)]
@@ -60,6 +66,7 @@ def figure(rows: Sequence[Row]) -> go.Figure:
         number += 1
     if partitions:
         _add_bars(made, partitions, partition_lanes, number)
+        _add_anomalies(made, [mark for mark in anomalies if mark["lane"] in partition_lanes], number)
     for row in rows:
         if row["kind"] == "fault" and loads:
             _add_band(made, row, end_s)
@@ -116,6 +123,38 @@ def _add_faults(made: go.Figure, rows: Sequence[Row], number: int) -> None:
     )  # fmt: skip
 
 
+def _anomalies(rows: Iterable[Row], end_s: float) -> list[dict[str, Any]]:
+    """What breaks a rule, at the time at which its send was answered, else at the end: there it was found."""
+    marks = []
+    for row in rows:
+        for name, samples in row["samples"].items() if row["kind"] == "verdict" else ():
+            for sample in samples if name not in ALLOWED else ():
+                if sample.get("topic") is None or sample.get("partition") is None:
+                    continue
+                t_ms = sample.get("t_ms")
+                told = [str(sample[key]) for key in ("detail", "story") if sample.get(key)]
+                head = f"{name}: {sample['topic']}-{sample['partition']} offset {sample.get('offset')}"
+                marks.append(
+                    {
+                        "lane": f"{sample['topic']}-{sample['partition']}",
+                        "at": end_s if t_ms is None else min(max(0.0, t_ms / 1000), end_s),
+                        "hover": "<br>".join([head, *(line for text in told for line in wrap(text, _HOVER))]),
+                    }
+                )
+    return marks
+
+
+def _add_anomalies(made: go.Figure, marks: Sequence[dict[str, Any]], number: int) -> None:
+    if not marks:
+        return
+    made.add_scatter(
+        x=[mark["at"] for mark in marks], y=[mark["lane"] for mark in marks], mode="markers", name="anomaly",
+        marker={"symbol": "diamond", "size": 11, "color": _BAD, "line": {"width": 1.5, "color": "white"}},
+        text=[mark["hover"] for mark in marks], hovertemplate="%{text}<br>at %{x:.2f} s<extra></extra>",
+        row=number, col=1,
+    )  # fmt: skip
+
+
 def _add_bars(made: go.Figure, bars: Sequence[dict[str, Any]], lanes: Sequence[str], number: int) -> None:
     made.add_bar(
         orientation="h", y=[bar["lane"] for bar in bars], base=[bar["from"] for bar in bars],
@@ -162,12 +201,13 @@ def _node_bars(rows: Iterable[Row], end_s: float) -> list[dict[str, Any]]:
     return bars
 
 
-def _partition_bars(rows: Iterable[Row], end_s: float) -> list[dict[str, Any]]:
+def _partition_bars(rows: Iterable[Row], end_s: float, wanted: Container[str]) -> list[dict[str, Any]]:
+    """`wanted`: lanes that are shown before others."""
     found: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
         if row["kind"] == "partition":
             found[f"{row['topic']}-{row['partition']}"].append(row)
-    most = sorted(found, key=lambda name: (-len(found[name]), name))[:LANES_MAX]
+    most = sorted(found, key=lambda name: (name not in wanted, -len(found[name]), name))[:LANES_MAX]
     bars = []
     for lane in sorted(most, key=_natural):
         spans = [(max(0.0, row["t_ms"] / 1000), row, "") for row in found[lane]]

@@ -7,7 +7,7 @@ import pytest
 
 from holdfast.report.history import Row
 from holdfast.report.page import page, sentence
-from holdfast.report.picture import figure
+from holdfast.report.picture import LANES_MAX, figure
 
 RUN: Row = {
     "kind": "run",
@@ -47,8 +47,8 @@ def verdict(*reasons: str, **counts: int) -> Row:
     facts = {"acked": 1000, "sent": 1001, "replica_batches": 4}
     samples: dict[str, Any] = {name: [{"offset": 5, "value": "<x>"}] for name in counts}
     return {
-        "kind": "verdict", "t_ms": 2000, "exit_code": 0, "counts": counts, "facts": facts, "samples": samples,
-        "reasons": list(reasons),
+        "kind": "verdict", "t_ms": 2000, "exit_code": 6 if reasons else 0, "counts": counts, "facts": facts,
+        "samples": samples, "reasons": list(reasons),
     }  # fmt: skip
 
 
@@ -118,3 +118,40 @@ def test_a_lane_shows_who_led_and_when_a_broker_was_away() -> None:
 
 def test_a_history_without_anything_still_draws() -> None:
     assert figure([RUN]).layout.height > 0
+
+
+def test_an_anomaly_is_on_the_timeline_with_its_story() -> None:
+    lost = {"topic": "t", "partition": 0, "offset": 5, "t_ms": 420.0, "story": "epoch 1 began uncleanly"}
+    found = verdict(lost=1, diverged=1, recovered=1)
+    found = {
+        **found,
+        "samples": {
+            "lost": [lost],
+            "diverged": [{"topic": "t", "partition": 0, "offset": 9, "detail": "broker 2 differs"}],
+            "recovered": [lost],
+        },
+    }
+    rows = [RUN, ONLINE, BEGIN, LOAD, KILL, FENCED, ELECTION, found]
+    (marks,) = [trace for trace in figure(rows).data if trace.name == "anomaly"]
+    assert list(zip(marks.x, marks.y, marks.text, strict=True)) == [
+        (0.42, "t-0", "lost: t-0 offset 5<br>epoch 1 began uncleanly"),
+        (1.0, "t-0", "diverged: t-0 offset 9<br>broker 2 differs"),
+    ]
+    text = words(page([rows]))
+    assert "topic t, partition 0, offset 5 at 0.42 s: epoch 1 began uncleanly" in text
+
+
+def test_partitions_with_anomalies_have_lanes_before_others() -> None:
+    quiet = {**BEGIN, "topic": "z"}
+    busy = [{**BEGIN, "topic": f"busy{n}", "t_ms": t_ms} for n in range(LANES_MAX) for t_ms in (10, 20)]
+    found = {**verdict(lost=1), "samples": {"lost": [{"topic": "z", "partition": 0, "offset": 5}]}}
+    lanes = {lane for trace in figure([RUN, *busy, quiet, found]).data for lane in trace.y or ()}
+    assert "z-0" in lanes
+
+
+def test_a_loss_in_doubt_is_a_loss_and_its_reason_is_beside_it() -> None:
+    rows = [RUN, {**verdict("a file was passed over", lost=3), "exit_code": 4, "notes": ["5 unanswered"]}]
+    assert sentence(rows) == ("bad", "3 of 1,000 acknowledged records were lost")
+    unchecked = words(page([rows])).split("Not checked")[1]
+    assert "a file was passed over" in unchecked
+    assert "5 unanswered" in unchecked
