@@ -85,12 +85,11 @@ def with_times(spark: Any, verdict: Verdict) -> Verdict:
         return verdict
     wanted = spark.createDataFrame(sorted(names), _NAME_SCHEMA)
     sends = spark.table("sends").join(F.broadcast(wanted), ["run", "topic", "producer", "pseq"])
-    times = {
-        (row.run, row.topic, row.producer, row.pseq): row.time_ns
-        for row in sends.selectExpr(
-            "run", "topic", "producer", "pseq", "coalesce(t1, t0) AS time_ns"
-        ).collect()
-    }
+    told = sends.selectExpr("run", "topic", "producer", "pseq", "coalesce(t1, t0) AS time_ns")
+    try:
+        times = {(row.run, row.topic, row.producer, row.pseq): row.time_ns for row in told.collect()}
+    except SPARK_ERRORS as error:
+        return replace(verdict, notes=(*verdict.notes, f"times of samples: {reason_of(error)}"))
     for row in rows:
         time_ns = times.get((row["run"], row["topic"], row["producer"], row["pseq"]))
         if time_ns is not None and isinstance(row, dict):
@@ -108,10 +107,13 @@ def with_stories(
     """The verdict that tells the losses, and whose samples of lost records say what became of each."""
     if not verdict.counts.get("lost"):
         return verdict
-    losses, samples = find_lost(spark)
+    try:
+        losses, samples = find_lost(spark)
+    except SPARK_ERRORS as error:
+        return replace(verdict, notes=(*verdict.notes, f"stories of lost records: {reason_of(error)}"))
     places = ReplicaPlaces(log_dirs)
     for one in sorted(samples, key=lambda sample: (sample.record.topic, sample.record.partition)):
-        led = elections(one.record.topic, one.record.partition)
+        led = _led(elections, one)
         if story := story_of(_found(places, one), one.record, led, history):
             one.row["story"] = story
     told = tuple(
@@ -119,6 +121,13 @@ def with_stories(
     )
     shown = {**verdict.samples, "lost": [one.row for one in samples]}
     return replace(verdict, samples=shown, losses=told, facts={**verdict.facts, "losses": len(losses)})
+
+
+def _led(elections: Elections, one: LostSample) -> Sequence[Election]:
+    try:
+        return elections(one.record.topic, one.record.partition)
+    except (OSError, ValueError):
+        return ()
 
 
 def _found(places: ReplicaPlaces, one: LostSample) -> list[Found]:
