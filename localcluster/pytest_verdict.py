@@ -105,13 +105,19 @@ def spark_verdict(
         for name, rows in data["samples"].items()
         for row in rows
     ]
+    losses = [
+        f"loss: {loss['topic']}-{loss['partition']} offsets {loss['first_offset']} to {loss['last_offset']}, "
+        f"{loss['records']} records: {loss['story']}"
+        for loss in data["losses"]
+        if loss["story"]
+    ]
     reasons = [error["message"] for error in shown["errors"] if error["code"] == "INCONCLUSIVE"]
     return ClusterVerdict(
         "spark",
         data["exit_code"],
         data["counts"],
         data["facts"].get("acked", 0),
-        (*samples, *data["notes"], *reasons),
+        (*losses, *samples, *data["notes"], *reasons),
     )
 
 

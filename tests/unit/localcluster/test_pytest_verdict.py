@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,8 +11,15 @@ import pytest
 from holdfast.client.core.consumer_records import ConsumerRecord
 from holdfast.client.core.history import RowWriter, SentFields, make_value, value_crc32c
 from holdfast.client.core.outcomes import DeliveryOutcome
+from holdfast.durability.verdict import Verdict
 from holdfast.localcluster import pytest_verdict
-from holdfast.localcluster.pytest_verdict import Send, judge_plain, plain_verdict, read_ledger
+from holdfast.localcluster.pytest_verdict import (
+    Send,
+    judge_plain,
+    plain_verdict,
+    read_ledger,
+    spark_verdict,
+)
 from holdfast.protocol.id_text import encode_id
 from holdfast.protocol.topic_names import TopicPartition
 
@@ -280,3 +288,32 @@ async def test_what_consumers_were_given_is_judged_when_it_was_written_down(
     path.write_text(json.dumps(read | {"topic": "u"}))
     verdict = await plain_verdict(tmp_path, "unused:1", 1)
     assert (verdict.exit_code, "polls of topic u" in str(verdict)) == (6, True), str(verdict)
+
+
+def test_sparks_verdict_tells_each_loss_and_every_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sample = {"topic": "t", "partition": 0, "offset": 5, "detail": "gone"}
+    loss = {
+        "topic": "t",
+        "partition": 0,
+        "first_offset": 5,
+        "last_offset": 9,
+        "records": 4,
+        "story": "a tale",
+    }
+    judged = Verdict(
+        {"lost": 4},
+        {"lost": [sample]},
+        {"acked": 20},
+        doubts=("a mark",),
+        notes=("a note",),
+        losses=({**loss, "story": "a tale"},),
+    )
+    ran = subprocess.CompletedProcess([], judged.exit_code, json.dumps(judged.as_json()), "")
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: ran)
+    found = spark_verdict(tmp_path, "h:1", {}, 1)
+    assert (found.exit_code, found.acked) == (4, 20)
+    assert found.lines == (
+        "loss: t-0 offsets 5 to 9, 4 records: a tale", "lost: t-0 offset 5: gone", "a note", "a mark",
+    )  # fmt: skip
