@@ -18,7 +18,7 @@ from holdfast.drills.log_ends import log_end
 from holdfast.drills.partition_sets import NO_LEADER, Sets, Wanted
 from holdfast.drills.settings import Settings
 from holdfast.drills.view import View
-from holdfast.durability.segments import high_watermarks
+from holdfast.durability.log_dir_files import high_watermarks
 from holdfast.localcluster.nodes import ClusterError, Node
 from holdfast.localcluster.processes import LocalCluster
 from holdfast.report.history import History

@@ -9,7 +9,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from holdfast.durability.segments import replica_folders, was_compacted
+from holdfast.durability.log_dir_files import was_compacted
+from holdfast.durability.segments import replica_folders
 from holdfast.durability.verdict import FORBIDDEN, Verdict
 
 #: Whether a topic was compacted in its present life; None when that is not known.

@@ -34,6 +34,8 @@ from holdfast.durability.verdict import SAMPLES_MAX, Verdict
 
 #: Columns of view `marks`.
 MARKS_SCHEMA = "broker int, topic string, partition int, high_watermark long"
+#: Columns of view `flushed`.
+FLUSHED_SCHEMA = "broker int, topic string, partition int, flushed_offset long"
 #: Columns of view `epochs`.
 EPOCHS_SCHEMA = (
     "broker int, topic string, partition int, epoch int, start_offset long, end_offset long, "
@@ -69,13 +71,13 @@ def judge(
     *,
     replica: Any | None = None,
     marks: Any | None = None,
+    flushed: Any | None = None,
     members: Any | None = None,
     ends: Any | None = None,
     epochs: Any | None = None,
     strays: Callable[[Any], Any] | None = None,
     polls: Polls | None = None,
     replicas_assigned: int = 0,
-    replicas_not_compared: int = 0,
     partitions: int = 0,
     one_clock: bool = False,
     has_order: bool = True,
@@ -94,6 +96,7 @@ def judge(
     for name, table, schema in (
         ("replica", replica, BATCH_SCHEMA),
         ("marks", marks, MARKS_SCHEMA),
+        ("flushed", flushed, FLUSHED_SCHEMA),
         ("members", members, MEMBERS_SCHEMA),
         ("ends", ends, ENDS_SCHEMA),
         ("epochs", epochs, EPOCHS_SCHEMA),
@@ -120,8 +123,9 @@ def judge(
         notes += polls.notes
     if replica is not None:
         compared = spark.sql(COMPARED_SQL).first()
-        facts |= _facts_of_replicas(compared, replicas_assigned, replicas_not_compared)
+        facts |= _facts_of_replicas(compared, replicas_assigned)
         notes = short_notes(compared.short) + notes
+        doubts += _replicas_in_doubt(compared)
         if compared.compared == 0:
             doubts += (NOTHING_COMPARED,)
     return Verdict(counts=counts, samples=samples, facts=facts, notes=notes, doubts=doubts)
@@ -240,10 +244,10 @@ def facts_of(totals: Totals, seen: Mapping[str, int], partitions: int) -> dict[s
     }
 
 
-def _facts_of_replicas(compared: Any, assigned: int, not_compared: int) -> dict[str, int]:
+def _facts_of_replicas(compared: Any, assigned: int) -> dict[str, int]:
     facts = {"replica_batches": compared.compared, "replica_batches_seen": compared.batches}
     if assigned:
-        facts |= {"replicas_seen": max(0, compared.replicas - not_compared), "replicas": assigned}
+        facts |= {"replicas_seen": compared.replicas, "replicas": assigned}
     return facts
 
 
@@ -263,6 +267,24 @@ def notes_of(totals: Totals) -> tuple[str, ...]:
             f"{totals.unknown + totals.unanswered} sends without a definite answer: allowed either way"
         )
     return tuple(notes)
+
+
+def _replicas_in_doubt(compared: Any) -> tuple[str, ...]:
+    """What a broker may leave for some seconds after a power cut, and later none."""
+    found = (
+        ([row for row in compared.short if row.lacks_served], "in sync lack what was below their marks"),
+        (
+            compared.open,
+            "hold bytes that cannot be read, or end too early: a power cut, or damage; nothing says that "
+            "they were flushed",
+        ),
+    )
+    return tuple(
+        f"{len(rows)} replicas {what}: "
+        + ", ".join(f"broker {row.broker} of {row.topic}-{row.partition}" for row in rows[:SHORT_MAX])
+        for rows, what in found
+        if rows
+    )
 
 
 def short_notes(short: Sequence[Any]) -> tuple[str, ...]:

@@ -4,6 +4,7 @@ Reads small files here and segments on workers. A folder that is none of the clu
 compared: brokers leave such ones when a partition moves away, or a topic was deleted while they were down.
 """
 
+import re
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,30 +12,41 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.durability.cluster_look import TopicLook
-from holdfast.durability.judge import EPOCHS_SCHEMA, MARKS_SCHEMA, MEMBERS_SCHEMA, SHORT_MAX
-from holdfast.durability.read_here import replicas_here
-from holdfast.durability.scale import Little, Scale
-from holdfast.durability.segments import (
+from holdfast.durability.judge import EPOCHS_SCHEMA, FLUSHED_SCHEMA, MARKS_SCHEMA, MEMBERS_SCHEMA, SHORT_MAX
+from holdfast.durability.judged_cluster import JudgedCluster
+from holdfast.durability.log_dir_files import (
     HIGH_WATERMARKS,
+    LOG_STARTS,
     RECOVERY_POINTS,
-    ReplicaFolder,
-    has_batches,
-    has_replicas,
     high_watermarks,
     leader_epochs,
     log_start,
+    log_starts,
     node_properties,
     recovery_points,
-    replica_folders,
     topic_id_of,
+    was_closed,
     was_stopped_cleanly,
+)
+from holdfast.durability.read_here import replicas_here
+from holdfast.durability.scale import Little, Scale
+from holdfast.durability.segments import (
+    ReplicaFolder,
+    has_batches,
+    has_replicas,
+    replica_folders,
+    segment_paths,
 )
 from holdfast.durability.stray_records import StrayReader, Strays
 
 #: Brokers write the checkpoint every 5 s (`replica.high.watermark.checkpoint.interval.ms`).
 _FIRST_MARKS_S = 8.0
 _PAUSE_S = 0.25
+#: No offset is so large.
+_BEHIND_ALL = (1 << 63) - 1
 
+#: As Kafka writes an id.
+_ID = "[A-Za-z0-9_-]{22}"
 #: Topic and partition.
 _Place = tuple[str, int]
 _EpochRow = tuple[int, str, int, int | None, int, int | None, int]
@@ -47,8 +59,8 @@ class _Found:
     marks: list[tuple[int, str, int, int]] = field(default_factory=list)
     #: of replicas that there should be, wherever their folders are
     told_marks: dict[tuple[int, str, int], int] = field(default_factory=dict)
-    #: (folder, what of it was flushed), where there is something flushed
-    flushed: list[tuple[ReplicaFolder, int]] = field(default_factory=list)
+    #: (folder, what of it was flushed, whether that is all), where there is something flushed
+    flushed: list[tuple[ReplicaFolder, int, bool]] = field(default_factory=list)
     #: folders that are compared
     paths: list[str] = field(default_factory=list)
     #: folders of replicas that the metadata does not have, and of other topics of the same name
@@ -63,6 +75,10 @@ class _Found:
     #: with records of which nothing is known to be flushed nor committed
     unknown: list[str] = field(default_factory=list)
     without_id: list[str] = field(default_factory=list)
+    #: (place, folder): by the log dir's checkpoint or the leader epochs it begins behind what its files hold
+    beginning_late: list[tuple[_Place, str]] = field(default_factory=list)
+    #: directory id -> log dirs
+    directories: dict[str, list[str]] = field(default_factory=dict)
     #: (broker, topic, partition) -> folders
     places: dict[tuple[int, str, int], list[str]] = field(default_factory=dict)
     doubts: list[str] = field(default_factory=list)
@@ -77,13 +93,13 @@ def replica_tables(
     *,
     is_foreign: bool,
     is_told: Callable[[], bool],
-    look_again: Callable[[], Mapping[str, TopicLook]],
+    cluster: JudgedCluster,
 ) -> dict[str, Any]:
     """Tables of `judge` by name, and doubts and notes; none without log dirs.
 
-    `look_again` is asked when the files were read: a broker that has left the ISR until then may have removed
-    its replica before. `is_told` is asked when everything was read: neither the ledger nor the log has grown
-    since they were. Raises: ClientError, ReadFailed.
+    The cluster is asked again when the files were read: a broker that has left the ISR until then may have
+    removed its replica before. `is_told` is asked when everything was read: neither the ledger nor the log
+    has grown since they were. Raises: ClientError, ReadFailed.
     """
     if not log_dirs:
         return {}
@@ -110,13 +126,22 @@ def replica_tables(
         # several rules look at it, and files of a live broker change
         batches = read.load(folders).cache()
         batches.count()
-    later = look_again()
+    later = cluster.look(looks)
     _pass_over_what_is_gone(found)
     # a log that was truncated since had other epochs when its batches were read
     truncated_since = epochs.difference(_epochs(found))
+    _look_for_late_starts(found, cluster)
     _look_for_lost_marks(found, {place for place, is_in_sync in members.items() if is_in_sync})
     return {
         "replica": batches,
+        "flushed": scale.rows(
+            spark,
+            [
+                (one.broker, one.topic, one.partition, _BEHIND_ALL if is_closed else until)
+                for one, until, is_closed in found.flushed
+            ],
+            FLUSHED_SCHEMA,
+        ),
         "marks": scale.rows(spark, found.marks, MARKS_SCHEMA),
         "epochs": scale.rows(spark, sorted(epochs - truncated_since, key=str), EPOCHS_SCHEMA),
         "members": scale.rows(
@@ -130,7 +155,6 @@ def replica_tables(
         "replicas_assigned": sum(
             len(partition.replicas) for seen in looks.values() for partition in seen.partitions.values()
         ),
-        "replicas_not_compared": len(found.marked_0) + len(found.without_marks) + len(found.unknown),
         "doubts": _doubts(found),
         "notes": _notes(found),
     }
@@ -157,13 +181,13 @@ def _look_into(
     if not Path(path).is_dir():
         found.doubts.append(f"{path} of broker {broker} is not there")
         return
-    said = node_properties(path)
-    for name, expected in (("node.id", str(broker)), ("cluster.id", cluster_id)):
-        if said.get(name, expected) != expected:
-            found.doubts.append(
-                f"{path} is given as that of broker {broker}, {name} {expected}, and its meta.properties say "
-                f"{name}={said[name]}"
-            )
+    if has_replicas(path, looks):  # a new, empty disk says nothing before its broker begins with it
+        _look_whose(found, broker, path, cluster_id)
+    starts = log_starts(path)
+    if starts is None:
+        found.doubts.append(
+            f"{path} of broker {broker} has no whole {LOG_STARTS}: where logs begin is not known"
+        )
     compared = len(found.paths)
     for folder in replica_folders({path: broker}, frozenset(looks)):
         place = (broker, folder.topic, folder.partition)
@@ -176,9 +200,11 @@ def _look_into(
         if len(folders) > 1:
             continue  # two would be compared as one log
         found.paths.append(folder.path)
+        if _hidden_from(folder.path, (starts or {}).get(place[1:], 0)):
+            found.beginning_late.append((place[1:], folder.path))
         if topic_id is None and has_batches(folder.path):
             found.without_id.append(folder.path)
-        until = (flushed or {}).get(place[1:], 0)
+        until, is_closed = (flushed or {}).get(place[1:], 0), was_closed(folder.path)
         if marks is not None and place[1:] in marks:
             found.marks.append((*place, marks[place[1:]]))
             if until > marks[place[1:]] == 0:
@@ -187,16 +213,47 @@ def _look_into(
             found.without_marks.append(folder.path)
         elif marks is not None and has_batches(folder.path):
             found.unknown.append(folder.path)
-        if until:
-            found.flushed.append((folder, until))
-            if leader_epochs(folder.path) is None:
-                found.without_epochs.append(folder.path)
+        if until or is_closed:
+            found.flushed.append((folder, until, is_closed))
+        if until and leader_epochs(folder.path) is None:
+            found.without_epochs.append(folder.path)
 
     is_missing = was_stopped_cleanly(path) and not (Path(path) / RECOVERY_POINTS).exists()
     if flushed is None or (is_missing and len(found.paths) > compared):
         found.doubts.append(
             f"{path} of broker {broker} has no whole {RECOVERY_POINTS}: what was flushed is not known"
         )
+
+
+def _look_whose(found: _Found, broker: int, path: str, cluster_id: str) -> None:
+    """Add what the log dir says of its own identity, where that is not as it is given."""
+    said = node_properties(path)
+    said.setdefault("node.id", said.get("broker.id", ""))
+    for name, expected in (("node.id", str(broker)), ("cluster.id", cluster_id)):
+        if said.get(name, "") != expected:
+            what = f"say {name}={said[name]}" if said.get(name) else f"say no {name}"
+            found.doubts.append(
+                f"{path} is given as that of broker {broker}, {name} {expected}, and its meta.properties "
+                f"{what}"
+            )
+    directory_id = said.get("directory.id")
+    if directory_id is None:
+        return  # as of Kafka's older builds
+    if not re.fullmatch(_ID, directory_id):
+        found.doubts.append(f"{path} of broker {broker}: its meta.properties say no sound directory.id")
+    found.directories.setdefault(directory_id, []).append(path)
+
+
+def _hidden_from(folder: str, stored_start: int) -> int:
+    """Where the log begins behind records that its files hold, by the log dir's checkpoint, or by its leader
+    epochs: the next start deletes whole segments below these. 0 where it does not."""
+    history_start = log_start(folder) or 0
+    paths = segment_paths(folder)  # last: what is deleted is deleted after these were stored
+    if not paths or not has_batches(folder):
+        return 0
+    start = stored_start if int(paths[0].stem) < stored_start else 0
+    has_whole_segment = len(paths) > 1 and int(paths[1].stem) <= history_start
+    return max(start, history_start) if has_whole_segment else start
 
 
 def marks_of(
@@ -238,7 +295,7 @@ def _may_come(
 def _epochs(found: _Found) -> set[_EpochRow]:
     """What the leader epoch checkpoints say now of what was flushed."""
     rows: set[_EpochRow] = set()
-    for folder, until in found.flushed:
+    for folder, until, _ in found.flushed:
         epochs = leader_epochs(folder.path)
         if epochs is None:
             continue
@@ -268,6 +325,19 @@ def _is_in_sync(looks: Mapping[str, TopicLook], broker: int, topic: str, index: 
     )
 
 
+def _look_for_late_starts(found: _Found, cluster: JudgedCluster) -> None:
+    """Records are deleted in the leader's log first: only after an election may a replica know more."""
+    if not found.beginning_late:
+        return
+    kept = []
+    for place, folder in found.beginning_late:
+        start = (log_starts(str(Path(folder).parent)) or {}).get(place, 0)
+        kept.append((place, folder, _hidden_from(folder, start)))
+    ranges = cluster.ranges({topic for (topic, _), _ in found.beginning_late})
+    served = {(item.topic, item.partition): item.start for item in ranges}
+    found.beginning_late = [(place, folder) for place, folder, start in kept if start > served.get(place, 0)]
+
+
 def _look_for_lost_marks(found: _Found, in_sync: set[tuple[int, str, int]]) -> None:
     """A replica that is being filled has flushed and knows of nothing committed. One in sync with another
     that does has lost its mark, unless its broker has only now written it."""
@@ -294,6 +364,14 @@ def _doubts(found: _Found) -> tuple[str, ...]:
         (
             found.without_id,
             "replicas without a readable partition.metadata, which says of which topic they are",
+        ),
+        (
+            [folder for _, folder in found.beginning_late],
+            "replicas that begin behind records that are served, and that their files hold",
+        ),
+        (
+            [", ".join(paths) for paths in found.directories.values() if len(paths) > 1],
+            "directory ids that several log dirs have, of which one is a copy",
         ),
         (twice, "replicas that are in two log dirs of their broker, of which the first is compared"),
     )

@@ -9,9 +9,9 @@ Decoding is `durability.segments`, which shares nothing with the broker. What ca
 
 import functools
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import closing
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass, replace
 from heapq import heapreplace
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from holdfast.durability.files_on_workers import check_log_dir
+from holdfast.durability.log_dir_files import log_start, recovery_points, was_closed, was_compacted
 from holdfast.durability.read_options import check_names
 from holdfast.durability.segments import (
     Gone,
@@ -29,14 +30,11 @@ from holdfast.durability.segments import (
     Torn,
     Undecodable,
     batch_records,
-    log_start,
     parse_log_dirs,
     read_log,
-    recovery_points,
     replica_folders,
     segment_bytes,
     segment_paths,
-    was_compacted,
 )
 
 RECORD_SCHEMA = (
@@ -58,6 +56,8 @@ _CRC_PROBLEM = "crc does not hold"
 _DELETED = "the segment was deleted while the log was read"
 #: Leader epoch and crc, and whether that holds.
 _NO_BATCH = (None, None, None)
+#: The recovery points of a log dir.
+_PointsOf = Callable[[str], Mapping[tuple[str, int], int] | None]
 #: Rows of one Arrow batch.
 _ROWS_MAX = 10_000
 
@@ -168,7 +168,7 @@ def folder_rows(
     folder: ReplicaFolder,
     *,
     by_batch: bool,
-    points_of: Callable[[str], Mapping[tuple[str, int], int] | None] = recovery_points,
+    points_of: _PointsOf = recovery_points,
 ) -> Iterator[tuple[Any, ...]]:
     """The rows of one replica in log order. `points_of`: the recovery points of a log dir."""
     if not folder.path:
@@ -176,14 +176,58 @@ def folder_rows(
     place = (folder.broker, folder.topic, folder.partition)
     if by_batch:
         # first: what is flushed from now on is none of ours
-        points = points_of(str(Path(folder.path).parent)) or {}
-        flushed = points.get((folder.topic, folder.partition), 0)
+        before = _Stored.of(folder, points_of)
         yield from _missing_head(place, folder)
         is_compacted = was_compacted(folder.path)
-        yield from _batch_rows(place, read_log(folder.path), flushed, is_compacted=is_compacted)
+        yield from _batch_rows(place, read_log(folder.path), before, is_compacted=is_compacted)
     else:
         for path, found in read_log(folder.path):
             yield from _record_rows(place, found, path.name)
+
+
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    """What a broker says that the disk has of a replica."""
+
+    folder: ReplicaFolder
+    #: what lies below was flushed
+    flushed: int
+    #: all was flushed, and the broker has not begun with the log again
+    is_closed: bool
+    #: names, sizes and times of the segments, by which it is seen whether they were at rest
+    files: tuple[tuple[str, int, int], ...]
+    is_at_rest: bool = True
+
+    @classmethod
+    def of(cls, folder: ReplicaFolder, points_of: _PointsOf = recovery_points) -> "_Stored":
+        points = points_of(str(Path(folder.path).parent)) or {}
+        files = []
+        for path in segment_paths(folder.path):
+            with suppress(FileNotFoundError):
+                found = path.stat()
+                files.append((path.name, found.st_size, found.st_mtime_ns))
+        flushed = points.get((folder.topic, folder.partition), 0)
+        return cls(folder, flushed, was_closed(folder.path), tuple(files))
+
+    def still(self) -> "_Stored":
+        """What of it is true all the time: a broker lowers the recovery point before it truncates."""
+        later = _Stored.of(self.folder)
+        return replace(
+            later,
+            flushed=min(self.flushed, later.flushed),
+            is_closed=self.is_closed and later.is_closed,
+            is_at_rest=later.files == self.files and Path(self.folder.path).is_dir(),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Unreadable:
+    """Bytes of a segment that are no batch, or one whose crc does not hold, as columns of a row."""
+
+    #: the offset first
+    of_batch: tuple[Any, ...]
+    rest: tuple[Any, ...]
+    is_blank: bool
 
 
 def _missing_head(place: tuple[Any, ...], folder: ReplicaFolder) -> Iterator[tuple[Any, ...]]:
@@ -215,17 +259,18 @@ def _first_kept(folder: str) -> tuple[Path, int] | None:
 def _batch_rows(
     place: tuple[Any, ...],
     log: Iterator[tuple[Path, SegmentBatch | Torn | Gone | None]],
-    flushed: int,
+    stored: _Stored,
     *,
     is_compacted: bool,
 ) -> Iterator[tuple[Any, ...]]:
     """A row for each batch, unreadable stretch and empty segment. What cannot be read is *damaged* when a
-    batch behind it can, or when it was `flushed`; else it is the tail that a power cut may leave. So is a
-    segment whose name is not where its first batch begins, unless that batch is missing: brokers find batches
-    by the names."""
-    unreadable: list[tuple[Any, ...]] = []
+    batch behind it can, NULL when a power cut may leave it so. So is a segment whose name is not where its
+    first batch begins, unless that batch is missing: brokers find batches by the names."""
+    unreadable: list[_Unreadable] = []
     end = 0
     before: Path | None = None
+    #: where the readable log ends, in which segment, at which byte
+    held: tuple[int, str | None, int] | None = None
     for path, found in log:
         if path != before and isinstance(found, SegmentBatch) and found.crc_ok:
             named, begins = int(path.stem), found.base_offset
@@ -235,6 +280,7 @@ def _batch_rows(
                 yield (*place, begins, None, None, None, None, True, None, path.name, 0, misnamed)
         before = path
         end = max(end, int(path.stem))
+        held = held or (end, path.name, 0)
         if isinstance(found, Gone):
             yield (*place, end, found.end_offset - 1, *_NO_BATCH, False, 0, path.name, 0, _DELETED)
             continue
@@ -243,20 +289,58 @@ def _batch_rows(
             continue
         if isinstance(found, Torn):
             of_batch: tuple[Any, ...] = (end, None, None, None, None)
-            count: int | None = None
-            problem: str | None = found.reason
-        else:
-            of_batch = (found.base_offset, found.last_offset, found.leader_epoch, found.crc, found.crc_ok)
-            count, problem = found.record_count, None if found.crc_ok else _CRC_PROBLEM
-        rest = (count, path.name, found.position, problem)
-        if problem is not None:
-            unreadable.append((of_batch, rest))
+            rest: tuple[Any, ...] = (None, path.name, found.position, found.reason)
+            unreadable.append(_Unreadable(of_batch, rest, found.is_blank))
             continue
-        yield from ((*place, *before, True, *after) for before, after in unreadable)
+        of_batch = (found.base_offset, found.last_offset, found.leader_epoch, found.crc, found.crc_ok)
+        rest = (found.record_count, path.name, found.position, None if found.crc_ok else _CRC_PROBLEM)
+        if not found.crc_ok:
+            unreadable.append(_Unreadable(of_batch, rest, found.is_blank))
+            continue
+        yield from _rows_before_a_batch(place, unreadable, stored)
         unreadable.clear()
         yield (*place, *of_batch, False, *rest)
-        end = max(end, of_batch[1] + 1)
-    yield from ((*place, *before, before[0] < flushed, *after) for before, after in unreadable)
+        end = max(end, found.last_offset + 1)
+        held = (found.last_offset + 1, path.name, found.position + found.size_bytes)
+    if unreadable:
+        yield from _rows_at_the_end(place, unreadable, stored)
+    else:
+        yield from _missing_tail(place, held or (0, None, 0), stored)
+
+
+def _rows_before_a_batch(
+    place: tuple[Any, ...], unreadable: Sequence[_Unreadable], stored: _Stored
+) -> Iterator[tuple[Any, ...]]:
+    """Of what cannot be read and has a readable batch behind it."""
+    last = stored.still() if any(one.is_blank for one in unreadable) else stored
+    for one in unreadable:
+        is_sure = not one.is_blank or last.is_closed or one.of_batch[0] < last.flushed
+        yield (*place, *one.of_batch, True if is_sure else None, *one.rest)
+
+
+def _rows_at_the_end(
+    place: tuple[Any, ...], unreadable: Sequence[_Unreadable], stored: _Stored
+) -> Iterator[tuple[Any, ...]]:
+    """Of what cannot be read and has nothing behind it: the tail that a power cut leaves and the next start
+    truncates, unless it was flushed."""
+    last = stored.still()
+    for one in unreadable:
+        yield (*place, *one.of_batch, last.is_closed or one.of_batch[0] < last.flushed, *one.rest)
+
+
+def _missing_tail(
+    place: tuple[Any, ...], held: tuple[int, str | None, int], stored: _Stored
+) -> Iterator[tuple[Any, ...]]:
+    """A row where the log ends, when more of it was flushed: damaged after a clean stop, else NULL, as a log
+    that began anew when its broker was killed may look so."""
+    end, segment, position = held
+    if end >= stored.flushed:
+        return
+    last = stored.still()
+    if end < last.flushed and last.is_at_rest:
+        problem = f"the log ends at {end}, and was flushed up to {last.flushed}"
+        is_damaged = True if last.is_closed else None
+        yield (*place, end, None, None, None, None, is_damaged, None, segment, position, problem)
 
 
 def _record_rows(

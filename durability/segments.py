@@ -4,19 +4,20 @@ Shares no code with `protocol` or `storage` on purpose, so that a mistake there 
 Reads only; what cannot be read is reported and passed over, no error.
 """
 
-import math
 import mmap
 import os
 import struct
 import zlib
 from collections.abc import Collection, Generator, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import google_crc32c
+
+from holdfast.durability.log_dir_files import changed_end, node_properties
 
 _HEADER = struct.Struct(">qiibIhiqqqhii")
 _HEADER_BYTES = 61
@@ -32,20 +33,15 @@ _LENGTH = struct.Struct(">i")
 _RELATIVE_OFFSET_MAX = (1 << 31) - 1
 _COMPRESSION_BITS = 0x07
 _CONTROL_BIT = 0x20
-#: Small segments are read as a copy: a follower that truncates a file takes the pages of a map away, which
-#: ends the process.
-_COPIED_BYTES_MAX = 2 << 20
+#: Of a segment file that are read at once: it may have a gigabyte.
+WINDOW_BYTES = 1 << 20
+#: What a device writes as a whole, and how many zeros at its end are no part of a record.
+_SECTOR_BYTES, _BLANK_BYTES = 512, 32
 #: Most bytes that one compressed batch may unpack to: brokers take none that gives more.
 UNPACKED_BYTES_MAX = 64 << 20
 
 #: Folder of the metadata log, which is no topic.
 METADATA_FOLDER = "__cluster_metadata-0"
-HIGH_WATERMARKS = "replication-offset-checkpoint"
-RECOVERY_POINTS = "recovery-point-offset-checkpoint"
-#: Holdfast's, and Kafka's.
-_CLEAN_STOPS = (".holdfast_cleanshutdown", ".kafka_cleanshutdown")
-#: Beside the segments of a log of which compaction has removed something.
-_COMPACTED = "cleaner-offset-checkpoint"
 
 
 class Undecodable(ValueError):
@@ -69,8 +65,10 @@ class SegmentBatch:
     #: byte position in the segment file
     position: int
     size_bytes: int
-    #: record bytes behind the header, still compressed
+    #: record bytes behind the header, still compressed; none when the crc does not hold
     payload: bytes
+    #: as of `Torn`, of one whose crc does not hold
+    is_blank: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +77,8 @@ class Torn:
 
     position: int
     reason: str
+    #: a power cut may leave it: of what was written zeros are there, up to the end of a sector
+    is_blank: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,50 +109,137 @@ class ReplicaFolder:
     path: str
 
 
-def read_segment(data: bytes | mmap.mmap, base_offset: int = 0) -> Iterator[SegmentBatch | Torn]:
+class Window:
+    """The bytes of a segment file, some of them at a time. No map: a broker may truncate the file meanwhile,
+    which takes the pages of a map away and ends the process. The file ends here where it did when it was
+    opened, or where it ends since."""
+
+    __slots__ = ("_data", "_descriptor", "_start", "size_bytes")
+
+    def __init__(self, data: bytes, descriptor: int | None = None, size_bytes: int = 0) -> None:
+        """Of the bytes alone, or of an open file whose first ones they are."""
+        self._data = data
+        self._start = 0
+        self._descriptor = descriptor
+        self.size_bytes = len(data) if descriptor is None else size_bytes
+
+    @classmethod
+    def of(cls, file: BinaryIO) -> "Window":
+        """Of an open file."""
+        return cls(b"", file.fileno(), os.fstat(file.fileno()).st_size)
+
+    def around(self, position: int, size_bytes: int) -> tuple[bytes, int]:
+        """Bytes of the file, and the index in them of this position, from which on there are so many, or all
+        up to the file's end."""
+        data, index = self._data, position - self._start
+        if index >= 0 and (index + size_bytes <= len(data) or self._start + len(data) >= self.size_bytes):
+            return data, index
+        self._data = self._read(position, max(size_bytes, WINDOW_BYTES))
+        self._start = position
+        return self._data, 0
+
+    def pieces(self, position: int, end: int) -> Iterator[bytes]:
+        """What lies between these places, a window at a time, which is not kept."""
+        while position < min(end, self.size_bytes):
+            if self._descriptor is None:
+                piece = self._data[position : min(end, position + WINDOW_BYTES)]
+            else:
+                piece = self._read(position, min(end - position, WINDOW_BYTES))
+            position += len(piece)
+            yield piece
+
+    def _read(self, position: int, size_bytes: int) -> bytes:
+        assert self._descriptor is not None
+        wanted = min(size_bytes, self.size_bytes - position)
+        data = os.pread(self._descriptor, wanted, position)
+        while data and len(data) < wanted:
+            more = os.pread(self._descriptor, wanted - len(data), position + len(data))
+            if not more:
+                break
+            data += more
+        if len(data) < wanted:
+            self.size_bytes = position + len(data)
+        return data
+
+
+def read_segment(data: bytes | Window, base_offset: int = 0) -> Iterator[SegmentBatch | Torn]:
     """The batches of one segment in file order, and what between or behind them cannot be read.
 
     `base_offset`: no batch of the segment begins before it.
     """
+    window = data if isinstance(data, Window) else Window(data)
     position: int | None = 0
     next_offset = base_offset
-    while position is not None and position < len(data):
-        found = _batch_at(data, position)
-        yield found
+    while position is not None and position < window.size_bytes:
+        found = _batch_at(window, position)
+        if position >= window.size_bytes:
+            return  # truncated there meanwhile
         if isinstance(found, SegmentBatch):
+            end = position + found.size_bytes
+            yield found if found.crc_ok else replace(found, is_blank=_is_blank(window, position, end))
             next_offset = max(next_offset, found.last_offset + 1)
-            position += found.size_bytes
+            position = end
         else:
-            position = _next_batch(data, position + 1, next_offset)
+            following = _next_batch(window, position + 1, next_offset)
+            end = window.size_bytes if following is None else following
+            yield replace(found, is_blank=_is_blank(window, position, end))
+            position = following
 
 
-def _batch_at(data: bytes | mmap.mmap, position: int) -> SegmentBatch | Torn:
-    left = len(data) - position
+def _is_blank(window: Window, begin: int, end: int) -> bool:
+    """Somewhere between these places zeros reach up to the end of a sector."""
+    for sector_end in range(begin - begin % _SECTOR_BYTES + _SECTOR_BYTES, end + 1, _SECTOR_BYTES):
+        begin_of_zeros = max(begin, sector_end - _BLANK_BYTES)
+        data, at = window.around(begin_of_zeros, sector_end - begin_of_zeros)
+        if not any(data[at : at + sector_end - begin_of_zeros]):
+            return True
+    return False
+
+
+def _batch_at(window: Window, position: int) -> SegmentBatch | Torn:
+    data, at = window.around(position, _HEADER_BYTES)
+    left = window.size_bytes - position
     if left < _HEADER_BYTES:
         return Torn(position, f"{left} bytes are shorter than a header")
     (base, length, epoch, magic, crc, attributes, last_delta, base_timestamp, _, _, _, _, count) = (
-        _HEADER.unpack_from(data, position)
+        _HEADER.unpack_from(data, at)
     )
     size = _PREFIX_BYTES + length
     if magic != _MAGIC or size < _HEADER_BYTES or last_delta < 0 or count < 0:
         return Torn(position, f"no batch header: magic {magic}, length {length}, {count} records")
     if size > left:
         return Torn(position, f"a batch of {size} bytes of which {left} are there")
-    body = data[position + _CRC_COVERS_FROM : position + size]
+    body = _covered(window, position, size, crc)
+    if position + size > window.size_bytes:
+        return Torn(position, f"a batch of {size} bytes of which {window.size_bytes - position} are there")
     return SegmentBatch(
         base_offset=base,
         last_offset=base + last_delta,
         leader_epoch=epoch,
         crc=crc,
-        crc_ok=google_crc32c.value(body) == crc,
+        crc_ok=body is not None,
         record_count=count,
         is_control=bool(attributes & _CONTROL_BIT),
         base_timestamp_ms=base_timestamp,
         compression=attributes & _COMPRESSION_BITS,
         position=position,
         size_bytes=size,
-        payload=body[_HEADER_BYTES - _CRC_COVERS_FROM :],
+        payload=b"" if body is None else body[_HEADER_BYTES - _CRC_COVERS_FROM :],
     )
+
+
+def _covered(window: Window, position: int, size: int, crc: int) -> bytes | None:
+    """What the crc of a batch covers; None when it does not hold. A length that cannot be right takes no
+    memory."""
+    begin, end = position + _CRC_COVERS_FROM, position + size
+    if size > WINDOW_BYTES:
+        found = 0
+        for piece in window.pieces(begin, end):
+            found = google_crc32c.extend(found, piece)
+        return b"".join(window.pieces(begin, end)) if found == crc else None
+    data, at = window.around(position, size)
+    body = data[at + _CRC_COVERS_FROM : at + size]
+    return body if google_crc32c.value(body) == crc else None
 
 
 def batch_at(path: Path, position: int) -> SegmentBatch | None:
@@ -163,23 +250,28 @@ def batch_at(path: Path, position: int) -> SegmentBatch | None:
             file.seek(position)
             head = file.read(_PREFIX_BYTES)
             length = _LENGTH.unpack(head[_BASE_OFFSET.size :])[0] if len(head) == _PREFIX_BYTES else -1
-            found = _batch_at(head + file.read(length), 0) if length > 0 else None
+            found = _batch_at(Window(head + file.read(length)), 0) if length > 0 else None
     except OSError:
         return None
     return found if isinstance(found, SegmentBatch) and found.crc_ok else None
 
 
-def _next_batch(data: bytes | mmap.mmap, position: int, next_offset: int) -> int | None:
+def _next_batch(window: Window, position: int, next_offset: int) -> int | None:
     """Where, from `position` on, the next batch begins whose crc holds and whose offsets can follow."""
-    at = data.find(_MAGIC_BYTE, position + _MAGIC_AT)
-    while at >= 0:
-        start = at - _MAGIC_AT
-        (base,) = _BASE_OFFSET.unpack_from(data, start)
-        if 0 <= base - next_offset <= _RELATIVE_OFFSET_MAX:
-            found = _batch_at(data, start)
-            if isinstance(found, SegmentBatch) and found.crc_ok:
-                return start
-        at = data.find(_MAGIC_BYTE, at + 1)
+    while position + _HEADER_BYTES <= window.size_bytes:
+        data, at = window.around(position, _HEADER_BYTES)
+        begin = position - at
+        magic_at = data.find(_MAGIC_BYTE, at + _MAGIC_AT)
+        while magic_at >= 0:
+            at = magic_at - _MAGIC_AT
+            (base,) = _BASE_OFFSET.unpack_from(data, at)
+            if 0 <= base - next_offset <= _RELATIVE_OFFSET_MAX:
+                found = _batch_at(window, begin + at)
+                if isinstance(found, SegmentBatch) and found.crc_ok:
+                    return begin + at
+            magic_at = data.find(_MAGIC_BYTE, magic_at + 1)
+        # a header that begins in the last bytes may go on behind them
+        position = max(position + 1, begin + len(data) - _MAGIC_AT)
     return None
 
 
@@ -374,11 +466,6 @@ def segment_bytes(folder: str) -> int:
     return found
 
 
-def was_compacted(folder: str) -> bool:
-    """Compaction has removed something of this log: it may lack records anywhere."""
-    return (Path(folder) / _COMPACTED).exists()
-
-
 def read_log(folder: str) -> Generator[tuple[Path, SegmentBatch | Torn | Gone | None], None, None]:
     """What is in the segments of a partition folder in log order, None for an empty one.
 
@@ -409,21 +496,17 @@ def read_log(folder: str) -> Generator[tuple[Path, SegmentBatch | Torn | Gone | 
 
 def _read_file(path: Path) -> Iterator[SegmentBatch | Torn | None]:
     with path.open("rb") as file:
-        size_bytes = os.fstat(file.fileno()).st_size
-        if size_bytes == 0:
+        window = Window.of(file)
+        if window.size_bytes == 0:
             yield None
-        elif size_bytes <= _COPIED_BYTES_MAX:
-            yield from read_segment(file.read(), int(path.stem))
-        else:
-            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-                yield from read_segment(data, int(path.stem))
+        yield from read_segment(window, int(path.stem))
 
 
 def _is_within(path: Path, before: Path, end: int) -> bool:
     """The segment was merged into the one `before` it, which ends at `end`: what it holds is there, or was
     changed or removed by compaction, which keeps the leader epochs of what it leaves. Anything else that lies
     over another segment is no merge's."""
-    changed_end = _changed_end(path.parent)
+    unchanged_from = changed_end(path.parent)
     copies: set[tuple[int, int, int]] = set()
     #: leader epoch -> first and last offset
     places: dict[int, tuple[int, int]] = {}
@@ -432,7 +515,7 @@ def _is_within(path: Path, before: Path, end: int) -> bool:
             continue
         if isinstance(one, Torn) or not one.crc_ok or one.last_offset >= end:
             return False
-        if one.base_offset >= changed_end:
+        if one.base_offset >= unchanged_from:
             copies.add(_identity(one))
         first, _ = places.get(one.leader_epoch, (one.base_offset, 0))
         places[one.leader_epoch] = (first, one.last_offset)
@@ -455,120 +538,9 @@ def _identity(batch: SegmentBatch) -> tuple[int, int, int]:
     return batch.base_offset, batch.leader_epoch, batch.crc
 
 
-def _changed_end(folder: Path) -> float:
-    """Compaction has changed no batch that begins at this offset or behind it: 0 for a log that was never
-    compacted. The broker says so before it changes one."""
-    path = folder / _COMPACTED
-    if not path.exists():
-        return 0
-    rows = _rows_of_two(path)
-    return rows[0][1] if rows is not None and len(rows) == 1 else math.inf
-
-
-def high_watermarks(log_dir: str) -> dict[tuple[str, int], int] | None:
-    """{(topic, partition): high watermark} as the broker last wrote it to its checkpoint; None without one.
-
-    A cut checkpoint is none, as for the broker.
-    The checkpoint lags behind the truth, which is safe: below it everything is committed.
-    """
-    return _checkpoint(Path(log_dir) / HIGH_WATERMARKS)
-
-
-def recovery_points(log_dir: str) -> dict[tuple[str, int], int] | None:
-    """{(topic, partition): offset}: what lies below was flushed; empty without a checkpoint, None when there
-    is one that is not whole."""
-    path = Path(log_dir) / RECOVERY_POINTS
-    return _checkpoint(path) if path.exists() else {}
-
-
-def was_stopped_cleanly(log_dir: str) -> bool:
-    """The broker of the log dir has flushed everything, and does not run."""
-    return any((Path(log_dir) / name).exists() for name in _CLEAN_STOPS)
-
-
-def node_properties(log_dir: str) -> dict[str, str]:
-    """What `meta.properties` of a log dir says; {} without such a file."""
-    try:
-        lines = (Path(log_dir) / "meta.properties").read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError):
-        return {}
-    pairs = (line.partition("=") for line in lines if not line.startswith("#"))
-    return {key.strip(): value.strip() for key, equals, value in pairs if equals}
-
-
-def topic_id_of(folder: str) -> str | None:
-    """The topic id that `partition.metadata` of a replica says, as Kafka writes it; None without one."""
-    try:
-        lines = (Path(folder) / "partition.metadata").read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError):
-        return None
-    ids = [line.removeprefix("topic_id:").strip() for line in lines if line.startswith("topic_id:")]
-    return ids[0] if len(ids) == 1 and ids[0] else None
-
-
 def has_batches(folder: str) -> bool:
     """Some segment of the folder is not empty, or was deleted meanwhile."""
     try:
         return any(path.stat().st_size for path in segment_paths(folder))
     except FileNotFoundError:
         return True
-
-
-def log_start(folder: str) -> int | None:
-    """Where the leader epochs of a log say that it begins; None without a whole checkpoint of them, and when
-    there are none.
-
-    The broker stores them before it deletes segments: read this after the names of the segments.
-    """
-    rows = _epoch_rows(folder)
-    return rows[0][1] if rows else None
-
-
-def leader_epochs(folder: str) -> list[tuple[int, int]] | None:
-    """(leader epoch, first offset) of a replica's checkpoint, rising; None without a whole one. A first row
-    that stands there twice is of the record below the log's beginning, and left out."""
-    rows = _epoch_rows(folder)
-    return rows[2:] if rows is not None and len(rows) > 1 and rows[0] == rows[1] else rows
-
-
-def _epoch_rows(folder: str) -> list[tuple[int, int]] | None:
-    """All rows of the checkpoint as they stand there; None without a whole one."""
-    return _rows_of_two(Path(folder) / "leader-epoch-checkpoint")
-
-
-def _rows_of_two(path: Path) -> list[tuple[int, int]] | None:
-    """The rows of a checkpoint of two numbers each; None without a whole one."""
-    try:
-        version, count, *lines = _sound_lines(path.read_text(encoding="utf-8"))
-        rows = [(int(first), int(second)) for first, second in (line.split(" ") for line in lines[:-1])]
-    except (FileNotFoundError, ValueError):
-        return None
-    return rows if version == "0" and int(count) == len(rows) and lines[-1:] == [""] else None
-
-
-def _checkpoint(path: Path) -> dict[tuple[str, int], int] | None:
-    """The rows behind version and number of rows; None when the file is missing, cut, no checkpoint or
-    not to be read."""
-    try:
-        version, count, *lines = _sound_lines(path.read_text(encoding="utf-8"))
-        rows = [line.rsplit(" ", 2) for line in lines[:-1]]
-        offsets = {(topic, int(partition)): int(offset) for topic, partition, offset in rows}
-        is_whole = version == "0" and int(count) == len(rows) and lines[-1:] == [""]
-    except (OSError, ValueError):
-        return None
-    # no broker writes these; one that stands for nothing known counts for no checkpoint
-    is_odd = len(offsets) < len(rows) or min(offsets.values(), default=0) < 0
-    return offsets if is_whole and not is_odd else None
-
-
-def _sound_lines(text: str) -> list[str]:
-    """The lines before `crc32c ########`, which covers them; older builds and Kafka write none.
-
-    Raises: ValueError for another crc.
-    """
-    lines = text.split("\n")
-    if len(lines) > 1 and lines[-2].startswith("crc32c "):
-        crc = lines.pop(-2).removeprefix("crc32c ")
-        if int(crc, 16) != google_crc32c.value("\n".join(lines).encode()):
-            raise ValueError("the crc does not match")
-    return lines

@@ -28,12 +28,13 @@ from holdfast.durability.judge import (
 from holdfast.durability.ledger import Totals, read_sends
 from holdfast.durability.ledger_files import UnreadableLedger, doubts_of_files, poll_files
 from holdfast.durability.ledger_source import sizes_of
+from holdfast.durability.log_dir_files import high_watermarks
 from holdfast.durability.polls import read_all_polls
 from holdfast.durability.read_options import parse_options
 from holdfast.durability.rules import COMPARED_BY_TOPIC_SQL, findings_sql
 from holdfast.durability.scale import MUCH
 from holdfast.durability.segment_source import BATCH_SCHEMA, arrow_schema, folder_rows
-from holdfast.durability.segments import high_watermarks, parse_log_dirs, replica_folders
+from holdfast.durability.segments import parse_log_dirs, replica_folders
 from holdfast.durability.session import local_source
 from holdfast.durability.source import plan_ranges, read_range
 from holdfast.durability.verdict import SAMPLES_MAX, Verdict, inconclusive, of_a_part_of_the_ledger

@@ -211,7 +211,6 @@ def _compared(
                 return inconclusive(why_not)
             topics = cluster.look(totals.topics)
         check_topic_ids(totals.topic_ids, {name: topic.topic_id for name, topic in topics.items()})
-        counts = {name: len(topic.partitions) for name, topic in topics.items()}
         if known is not None:
             with seconds.timed("compare", "Spark reads the topics and compares"):
                 verdict = _verdict_of_sums(spark, options, known, ranges)
@@ -220,6 +219,7 @@ def _compared(
                 return _with_files_passed_over(spark, verdict, options.ledger)
             with seconds.timed("ledger", "Spark reads the ledger, to look at each send"):
                 sends, totals = read_sends(spark, options.ledger, sizes=known.sizes, scale=scale)
+        counts = {name: len(topic.partitions) for name, topic in topics.items()}
         check_partitions(spark, options.ledger, totals, counts, is_foreign=options.is_foreign)
         log = served_log(spark, options, cluster, ranges, scale, with_fields=totals.with_fields > 0)
         tables = replica_tables(
@@ -230,7 +230,7 @@ def _compared(
             id_of_cluster(options.bootstrap_servers, options.timeout_ms) if options.log_dirs else "",
             is_foreign=options.is_foreign,
             is_told=lambda: _is_whole(options.ledger, sizes) and _has_no_more(cluster, totals.topics, ranges),
-            look_again=lambda: cluster.look(totals.topics),
+            cluster=cluster,
         )
         with seconds.timed("compare", "Spark reads the topics and compares"):
             kept, expired = _without_expired(sends, ranges)
@@ -251,8 +251,8 @@ def _compared(
             verdict = _with_later(_with_expired(verdict, totals, expired, ranges), settled, ranges)
             _check_same_topics(cluster, topics, verdict)
             verdict = _explained(spark, options, verdict, totals, elections, was_compacted)
-        others = (*of_no_clock, *(tables["strays"].doubts if tables else ()))
-        verdict = replace(verdict, doubts=verdict.doubts + others)
+        others = tables["strays"].doubts if tables else ()
+        verdict = replace(verdict, doubts=(*verdict.doubts, *of_no_clock, *others))
         if options.tables is not None:
             with seconds.timed("tables", "Spark writes the tables"):
                 verdict = with_tables(spark, Path(options.tables), verdict, ranges, elections)

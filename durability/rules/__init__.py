@@ -120,21 +120,32 @@ LEFT JOIN ({_SERVED_SQL}) USING (topic, partition, last_offset)
 """
 
 #: How much of the replicas there is, and how much of it the comparison could see: not what cannot be read.
-#: `short`: replicas that end below their own high watermark; `log_end` is NULL without a log. No violation: a
-#: power cut may take what was not flushed, and the others still have it.
+#: A replica is compared that has a high watermark, and no batch when that is 0. `short`: replicas that end
+#: below their own high watermark; `log_end` is NULL without a log. No violation: a power cut may take what
+#: was not flushed, and the others still have it. `open`: not in sync, and where nothing says that it was
+#: flushed something cannot be read that a power cut may have left so.
 _COMPARED = """
        coalesce(sum(batches), 0) AS batches, coalesce(sum(compared), 0) AS compared,
-       count(DISTINCT CASE WHEN is_there THEN struct(broker, topic, partition) END) AS replicas,
+       count_if(is_there AND (high_watermark > 0 OR (high_watermark = 0 AND batches = 0))) AS replicas,
        array_sort(collect_list(
            CASE WHEN log_end IS NULL AND high_watermark > 0 OR log_end < high_watermark
-                THEN struct(topic, partition, broker, high_watermark, log_end) END)) AS short"""
+                THEN struct(topic, partition, broker, high_watermark, log_end, lacks_served) END)) AS short,
+       array_sort(collect_list(CASE WHEN has_open AND NOT coalesce(is_in_sync, false)
+                               THEN struct(topic, partition, broker) END)) AS open"""
 _OF_REPLICAS = f"""
+FROM (SELECT *, coalesce(is_in_sync AND coalesce(log_end, 0) < least(high_watermark, served_end), false)
+                    AS lacks_served
 FROM (SELECT broker, topic, partition, high_watermark, count(last_offset) AS batches,
              count_if(last_offset < high_watermark AND problem IS NULL) AS compared,
-             bool_or(is_there) AS is_there, max({END_OF_ROW}) AS log_end
+             bool_or(is_there) AS is_there, max({END_OF_ROW}) AS log_end,
+             bool_or(is_there AND damaged IS NULL
+                     AND base_offset < greatest(high_watermark, flushed_offset)) AS has_open
       FROM (SELECT *, true AS is_there FROM replica)
       FULL JOIN marks USING (broker, topic, partition)
+      LEFT JOIN flushed USING (broker, topic, partition)
       GROUP BY broker, topic, partition, high_watermark)
+LEFT JOIN members USING (broker, topic, partition)
+LEFT JOIN (SELECT topic, partition, served_end FROM ends) USING (topic, partition))
 """
 COMPARED_SQL = f"SELECT {_COMPARED} {_OF_REPLICAS}"
 #: The same of each topic.

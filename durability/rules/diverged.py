@@ -48,10 +48,15 @@ RULE = Rule(
                concat('replica ', broker, ' goes on at offset ', base_offset, ', ', segment, ' at byte ',
                       position),
                broker, segment, position
-        FROM (SELECT *, max(last_offset) OVER (PARTITION BY broker, topic, partition
-                                               ORDER BY base_offset, position
-                                               ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) + 1
-                         AS next_offset
-              FROM replica JOIN marks USING (broker, topic, partition))
-        WHERE next_offset < base_offset AND base_offset < high_watermark AND problem IS NULL""",
+        FROM (SELECT *, max(last_offset) OVER before + 1 AS next_offset,
+                     last_value(problem) OVER before IS NULL AS follows_a_batch
+              FROM replica
+              WINDOW before AS (PARTITION BY broker, topic, partition ORDER BY base_offset, position
+                                ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING))
+        LEFT JOIN marks USING (broker, topic, partition)
+        LEFT JOIN flushed USING (broker, topic, partition)
+        LEFT JOIN members USING (broker, topic, partition)
+        WHERE next_offset < base_offset AND problem IS NULL AND follows_a_batch
+          AND (is_in_sync OR next_offset < flushed_offset
+               OR (base_offset < high_watermark AND last_offset IS NOT NULL))""",
 )

@@ -14,7 +14,10 @@ Views that the queries read:
 - `ends`: topic, partition, settled_end (the log's end before the ledger was read), served_end (the log's end
   afterwards: log rows lie below it), log_start (its first offset then).
 - `replica`, `marks`: batches of replica segment files, and each replica's high watermark. A row with a
-  `problem` cannot be read; an empty segment is a row with nothing but its first offset.
+  `problem` cannot be read; `damaged` is NULL where a power cut may have left it so. An empty segment is a row
+  with nothing but its first offset.
+- `flushed`: broker, topic, partition, flushed_offset: below it a replica was flushed; behind every offset
+  after a clean stop.
 - `epochs`: broker, topic, partition, epoch, start_offset, end_offset, flushed_offset: rows of replicas'
   leader epoch checkpoints; end_offset is where the next epoch begins, NULL of the last one. Below
   flushed_offset a checkpoint is as new as the log. A checkpoint without rows is one of epoch NULL.

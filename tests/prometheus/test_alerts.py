@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.durability.segments import high_watermarks
+from holdfast.durability.log_dir_files import high_watermarks
 from holdfast.localcluster.faults.damage import FlipBit
 from holdfast.localcluster.faults.places import Field, Part, Place
 from holdfast.localcluster.nodes import Node

@@ -153,9 +153,11 @@ def history_batches(history: RunHistory, size: int = 5) -> dict[tuple[str, int],
     return made
 
 
-def write_log_dir(folder: Path, logs: dict[tuple[str, int], list[bytes]], high_watermark: int) -> Path:
-    """A broker's log dir: one segment for each partition, the id that `planted_log` gives its topic, and the
-    checkpoint of high watermarks."""
+def write_log_dir(
+    folder: Path, logs: dict[tuple[str, int], list[bytes]], high_watermark: int, *, broker: int = 1
+) -> Path:
+    """A broker's log dir: one segment for each partition, the id that `planted_log` gives its topic, the
+    checkpoint of high watermarks, and whose it is."""
     topics = sorted({topic for topic, _ in logs})
     for (topic, partition), batches in logs.items():
         place = folder / f"{topic}-{partition}"
@@ -164,6 +166,7 @@ def write_log_dir(folder: Path, logs: dict[tuple[str, int], list[bytes]], high_w
         (place / "00000000000000000000.index").write_bytes(b"")
         topic_id = encode_id((7 + topics.index(topic)).to_bytes(16, "big"))
         (place / "partition.metadata").write_text(f"version: 0\ntopic_id: {topic_id}\n")
+    (folder / "meta.properties").write_text(f"version=1\ncluster.id=planted\nnode.id={broker}\n")
     lines = [f"{topic} {partition} {high_watermark}" for topic, partition in logs]
     (folder / "replication-offset-checkpoint").write_text("\n".join(["0", str(len(lines)), *lines, ""]))
     return folder

@@ -17,6 +17,10 @@ TOPIC = "t"
 #: as `planted_log` has it
 TOPIC_ID = "AAAAAAAAAAAAAAAAAAAABw"
 RUN = "planted"
+#: as `planted_log` has it
+CLUSTER = "planted"
+#: all but the last letter
+DIRECTORY_ID = "AAAAAAAAAAAAAAAAAAAAA"
 EPOCH = 3
 #: records of a batch
 BATCH = 5
@@ -224,6 +228,9 @@ class Plain:
             ):
                 if broker not in self.without_marks:
                     checkpoint(log_dir / name, [f"{TOPIC} {index} {offset}" for index in (0, 1)])
+            (log_dir / "meta.properties").write_text(
+                f"version=1\ncluster.id={CLUSTER}\nnode.id={broker}\ndirectory.id={DIRECTORY_ID}{broker}\n"
+            )
             dirs[broker] = str(log_dir)
         self.tamper(dirs)
         return ledger, dirs

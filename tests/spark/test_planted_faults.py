@@ -38,6 +38,8 @@ class Fault:
     #: what a reason, a note or a sample says
     says: str = ""
     is_fast: bool = False
+    #: brokers that are in sync no more when files were read
+    leaving: tuple[int, ...] = ()
 
 
 def check(fault: Fault, spark: Any, tmp_path: Path) -> None:
@@ -46,7 +48,7 @@ def check(fault: Fault, spark: Any, tmp_path: Path) -> None:
     fault.plant(run)
     ledger, dirs = run.write(tmp_path)
     logs = {(TOPIC, index): batches for index, batches in run.batches().items()}
-    with PlantedLogs(logs, replicas=(1, 2, 3)) as node:
+    with PlantedLogs(logs, replicas=(1, 2, 3), leaving=fault.leaving) as node:
         verdict = validate(
             spark,
             ValidateOptions(str(ledger), node.address, log_dirs=dirs, timeout_ms=60_000, one_clock=True),

@@ -8,7 +8,7 @@ import pytest
 
 from holdfast.durability import snapshots
 from holdfast.durability.judge import NOTHING_COMPARED
-from holdfast.durability.segments import HIGH_WATERMARKS
+from holdfast.durability.log_dir_files import HIGH_WATERMARKS
 from holdfast.durability.snapshots import judge_all, take
 from tests.spark.builders import RunHistory, clean_history, history_batches, write_ledger, write_log_dir
 from tests.spark.planted_log import PlantedLogs

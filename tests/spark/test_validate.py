@@ -45,7 +45,9 @@ def verdict_of(
 def test_a_clean_run_is_good_replicas_included_and_reported(spark: Any, tmp_path: Path) -> None:
     history = clean_history("t")
     logs = history_batches(history)
-    dirs = {broker: str(write_log_dir(tmp_path / f"b{broker}", logs, 20)) for broker in (1, 2, 3)}
+    dirs = {
+        broker: str(write_log_dir(tmp_path / f"b{broker}", logs, 20, broker=broker)) for broker in (1, 2, 3)
+    }
     # a tail that is torn behind the high watermark is no business of a verdict
     segment = tmp_path / "b2" / "t-0" / "00000000000000000000.log"
     segment.write_bytes(segment.read_bytes() + logs["t", 0][0][:33])
@@ -124,7 +126,7 @@ def test_loss_damage_and_divergence_are_told_apart(spark: Any, tmp_path: Path) -
     # the other replica has the batches of another leader in the place of its last one
     other = clean_history("t")
     other.log[0][15:] = other.log[0][:5]
-    dirs[2] = str(write_log_dir(tmp_path / "b2", history_batches(other), 20))
+    dirs[2] = str(write_log_dir(tmp_path / "b2", history_batches(other), 20, broker=2))
     with PlantedLogs(served, replicas=(1, 2)) as node:
         report, tables = tmp_path / f"report {ODD_NAME}", tmp_path / "tables"
         places: dict[str, Any] = {"log_dirs": dirs, "report": str(report), "tables": str(tables)}
@@ -150,7 +152,9 @@ def test_loss_damage_and_divergence_are_told_apart(spark: Any, tmp_path: Path) -
 def test_replicas_that_are_damaged_short_or_gone_are_told(spark: Any, tmp_path: Path) -> None:
     history = clean_history("t")
     logs = history_batches(history)
-    dirs = {broker: write_log_dir(tmp_path / f"b{broker}", logs, 20) for broker in (1, 2, 3, 4)}
+    dirs = {
+        broker: write_log_dir(tmp_path / f"b{broker}", logs, 20, broker=broker) for broker in (1, 2, 3, 4)
+    }
     damaged = dirs[2] / "t-0" / "00000000000000000000.log"
     damaged.write_bytes(logs["t", 0][0][:16] + b"\xfd" + b"".join(logs["t", 0])[17:])
     (dirs[3] / "t-0" / "00000000000000000000.log").write_bytes(logs["t", 0][0])

@@ -1,8 +1,10 @@
 """Which bytes of a replica count as damaged, and which as the tail that a power cut leaves."""
 
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -28,8 +30,8 @@ OTHER_MAGIC = SECOND[:16] + b"\xfd" + SECOND[17:]
 
 def damage(
     folder: Path, *segments: tuple[int, bytes], flushed: int = 0, epochs: str | None = None
-) -> list[tuple[int, bool]]:
-    """(first offset, whether it is damage) of what cannot be read."""
+) -> list[tuple[int, bool | None]]:
+    """(first offset, whether it is damage, None: or a power cut's) of what cannot be read."""
     place = folder / "t-0"
     place.mkdir(exist_ok=True)
     if epochs is not None:
@@ -67,6 +69,94 @@ def test_so_it_is_in_a_later_segment(tmp_path: Path, bad: bytes) -> None:
 @pytest.mark.parametrize("bad", [ZEROS, HALF_ZEROS, OTHER_MAGIC, SECOND[:-1]])
 def test_what_was_flushed_is_damage_without_anything_behind_it(tmp_path: Path, bad: bytes) -> None:
     assert damage(tmp_path, (0, FIRST + bad), flushed=10) == [(5, True)]
+
+
+def long_batch(base_offset: int) -> bytes:
+    """Of several sectors."""
+    record = Record(base_offset, 1, None, b"value" * 500)
+    return encode_batch([record], base_offset=base_offset, leader_epoch=1)
+
+
+@pytest.mark.parametrize(("flushed", "is_damage"), [(5, None), (6, True)])
+def test_zeros_that_a_readable_batch_follows_may_be_a_power_cuts_until_they_were_flushed(
+    tmp_path: Path, flushed: int, is_damage: bool | None
+) -> None:
+    never_written = long_batch(5)[:600] + bytes(len(long_batch(5)) - 600)
+    assert damage(tmp_path, (0, FIRST + never_written + long_batch(6)), flushed=flushed) == [(5, is_damage)]
+
+
+@pytest.mark.parametrize(
+    ("segments", "end"),
+    [([(0, FIRST)], 5), ([(0, FIRST), (5, b"")], 5), ([(0, b"")], 0), ([], 0), ([(0, FIRST), (90, b"")], 5)],
+    ids=["behind a batch", "in an empty segment", "nothing is left", "no segment is", "a far empty segment"],
+)
+def test_a_log_that_ends_before_what_was_flushed_is_damage_or_begins_anew(
+    tmp_path: Path, segments: list[tuple[int, bytes]], end: int
+) -> None:
+    assert damage(tmp_path, *segments, flushed=15) == [(end, None)]
+    close(tmp_path)
+    assert damage(tmp_path, *segments, flushed=15) == [(end, True)]
+
+
+def test_a_log_that_begins_behind_its_recovery_point_began_anew(tmp_path: Path) -> None:
+    assert damage(tmp_path, (100, b""), flushed=15) == []
+
+
+def close(log_dir: Path, *, logs: tuple[str, ...] = ("t-0",), directory: str = "d", epoch: int = 7) -> None:
+    """Stop the broker cleanly."""
+    (log_dir / "meta.properties").write_text("directory.id=d\n")
+    (log_dir / ".holdfast_registration").write_text('{"version":0,"brokerEpoch":7}')
+    mark = {"brokerEpoch": epoch, "directoryId": directory, "logs": dict.fromkeys(logs, "digest")}
+    (log_dir / ".holdfast_cleanshutdown").write_text(json.dumps(mark))
+
+
+@pytest.mark.parametrize("bad", [ZEROS, HALF_ZEROS, OTHER_MAGIC, SECOND[:-1], b"?"])
+def test_after_a_clean_stop_nothing_is_torn(tmp_path: Path, bad: bytes) -> None:
+    close(tmp_path)
+    assert damage(tmp_path, (0, FIRST + bad), flushed=5) == [(5, True)]
+
+
+def test_nor_after_one_of_kafkas(tmp_path: Path) -> None:
+    (tmp_path / ".kafka_cleanshutdown").touch()
+    assert damage(tmp_path, (0, FIRST + ZEROS), flushed=5) == [(5, True)]
+
+
+@pytest.mark.parametrize(
+    "mark", [{"logs": ("t-1",)}, {"directory": "other"}, {"epoch": 6}], ids=["log", "log dir", "registration"]
+)
+def test_the_mark_of_another_proves_nothing(tmp_path: Path, mark: dict[str, Any]) -> None:
+    close(tmp_path, **mark)
+    assert damage(tmp_path, (0, FIRST + ZEROS), flushed=5) == [(5, False)]
+
+
+def rows_while(folder: Path, change: Callable[[], object], content: bytes, *, flushed: int) -> list[Any]:
+    """Whether it is damage, of what cannot be read; `change` happens when the first row was read."""
+    place = folder / "t-0"
+    place.mkdir()
+    (place / f"{0:020}.log").write_bytes(content)
+    points = folder / "recovery-point-offset-checkpoint"
+    points.write_text(f"0\n1\nt 0 {flushed}\n")
+    rows = folder_rows(ReplicaFolder(1, "t", 0, str(place)), by_batch=True)
+    next(rows)
+    change()
+    return [row[_COLUMNS.index("damaged")] for row in rows if row[-1] is not None]
+
+
+def test_a_log_that_is_truncated_while_it_is_read_was_not_flushed_there(tmp_path: Path) -> None:
+    points = tmp_path / "recovery-point-offset-checkpoint"
+    change = lambda: points.write_text("0\n1\nt 0 5\n")  # noqa: E731
+    assert rows_while(tmp_path, change, FIRST + SECOND[:-1], flushed=10) == [False]
+
+
+def test_of_a_log_that_is_in_use_it_is_not_said_that_it_ends_too_early(tmp_path: Path) -> None:
+    change = lambda: (tmp_path / "t-0" / f"{5:020}.log").touch()  # noqa: E731
+    assert rows_while(tmp_path, change, FIRST, flushed=10) == []
+
+
+def test_a_broker_that_was_started_meanwhile_has_torn_its_log_since(tmp_path: Path) -> None:
+    close(tmp_path)
+    change = lambda: (tmp_path / ".holdfast_cleanshutdown").unlink()  # noqa: E731
+    assert rows_while(tmp_path, change, FIRST + SECOND[:-1], flushed=5) == [False]
 
 
 def test_replicas_are_spread_over_few_tasks_of_about_the_same_size() -> None:

@@ -1,6 +1,7 @@
 """The second decoder agrees with the codecs that write, and stops where a segment stops being batches."""
 
 import gzip
+import os
 import struct
 import tracemalloc
 from collections.abc import Callable
@@ -14,25 +15,28 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.durability import segments
+from holdfast.durability.log_dir_files import (
+    high_watermarks,
+    leader_epochs,
+    log_start,
+    node_properties,
+    recovery_points,
+    topic_id_of,
+)
 from holdfast.durability.segments import (
     ReplicaFolder,
     SegmentBatch,
     SegmentRow,
     Torn,
     Undecodable,
+    Window,
     batch_at,
     batch_records,
     has_batches,
     has_replicas,
-    high_watermarks,
-    leader_epochs,
-    log_start,
-    node_properties,
     parse_log_dirs,
     read_segment,
-    recovery_points,
     replica_folders,
-    topic_id_of,
 )
 from holdfast.protocol import record_batch
 from holdfast.protocol.record_batch import Record, encode_batch
@@ -140,6 +144,71 @@ def test_behind_a_damaged_header_reading_goes_on_at_the_next_batch(at: int) -> N
     assert isinstance(torn, Torn)
     assert [item.base_offset for item in found if isinstance(item, SegmentBatch)] == [105, 110]
     assert [item.position for item in (torn, *found)] == [0, len(first), 2 * len(first)]
+
+
+def of_file(path: Path) -> list[SegmentBatch | Torn]:
+    with path.open("rb") as file:
+        return list(read_segment(Window.of(file)))
+
+
+@pytest.mark.parametrize("window", [61, 100, 1000, 1 << 20])
+def test_a_file_is_read_in_windows_as_its_bytes_are_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, window: int
+) -> None:
+    batches = [batch_of(base, [b"v" * (base % 90)] * 3) for base in range(0, 90, 3)]
+    batches[4] = batches[4][:-1] + b"?"
+    batches[9] = bytes(700)
+    batches[20] = batches[20][:16] + b"\xfd" + batches[20][17:]
+    data = b"".join(batches) + batches[0][:50]
+    whole = list(read_segment(data))
+    assert len(whole) == 31
+    monkeypatch.setattr(segments, "WINDOW_BYTES", window)
+    path = tmp_path / "0.log"
+    path.write_bytes(data)
+    assert of_file(path) == whole
+
+
+@pytest.mark.parametrize("kept", [0, 1, 100, 2_000_000])
+def test_a_file_that_a_broker_truncates_while_it_is_read_ends_there(tmp_path: Path, kept: int) -> None:
+    """A map of it would end the process."""
+    path = tmp_path / "0.log"
+    path.write_bytes(b"".join(batch_of(base, [b"v" * 50_000] * 2) for base in range(0, 80, 2)))
+    with path.open("rb") as file:
+        log = read_segment(Window.of(file))
+        next(log)
+        os.truncate(path, kept)
+        rest = list(log)
+    assert len(rest) < 39
+    assert all(isinstance(one, SegmentBatch) and one.crc_ok for one in rest[:-1])
+
+
+def test_a_length_that_cannot_be_right_takes_no_memory(tmp_path: Path) -> None:
+    path = tmp_path / "0.log"
+    with path.open("wb") as file:
+        file.write(batch_of(0, [b"v"])[:8] + struct.pack(">i", (64 << 20) - 12) + batch_of(0, [b"v"])[12:])
+        file.truncate(64 << 20)
+    tracemalloc.start()
+    (found,) = of_file(path)
+    _, peak_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert isinstance(found, SegmentBatch)
+    assert not found.crc_ok
+    assert peak_bytes < 4 * segments.WINDOW_BYTES
+
+
+def test_what_a_power_cut_may_leave_has_zeros_up_to_the_end_of_a_sector() -> None:
+    first, long = batch_of(0, [b"v"]), batch_of(1, [b"v" * 2000])
+    behind = batch_of(2, [b"v"])
+    for hole, is_blank in (
+        (long[:300] + bytes(len(long) - 300), True),
+        (bytes(len(long)), True),
+        (long[:-1] + b"?", False),
+        (long[:16] + b"\xfd" + long[17:], False),
+        (long[:100] + bytes(50) + long[150:], False),
+        (bytes(60) + long[60:], False),
+    ):
+        found = list(read_segment(first + hole + behind))
+        assert [getattr(one, "is_blank", None) for one in found] == [False, is_blank, False], hole[:20]
 
 
 def test_a_batch_within_a_value_is_not_taken_for_the_next_one() -> None:
