@@ -1,6 +1,9 @@
 """What goes with a verdict never costs the verdict."""
 
 import pytest
+
+pytest.importorskip("pyspark", reason="needs the extra `spark`")
+
 from pyspark.errors import PySparkException
 
 from holdfast.durability import beside_verdict
