@@ -159,7 +159,7 @@ def judge_all(spark: Any, ledger: Path, folders: Sequence[Path]) -> dict[str, Ve
         partitions=len(folders),
         polls=polls,
     )
-    verdicts = _by_topic(spark, totals)
+    verdicts = _by_topic(spark, totals, () if polls is None else polls.notes)
     for topic, found in looks.items():
         verdict = verdicts.get(topic, inconclusive("the ledger has no send to the topic"))
         verdicts[topic] = replace(verdict, doubts=(*verdict.doubts, *found["doubts"]))
@@ -179,7 +179,8 @@ def _read_marks(folder: Path) -> dict[str, dict[str, Any]]:
     return {found["topic"]: found}
 
 
-def _by_topic(spark: Any, totals: Totals) -> dict[str, Verdict]:
+def _by_topic(spark: Any, totals: Totals, notes: tuple[str, ...]) -> dict[str, Verdict]:
+    """`notes`: about all topics."""
     counts: dict[str, dict[str, int]] = {}
     samples: dict[str, dict[str, list[dict[str, Any]]]] = {}
     for row in spark.sql(findings_sql(SAMPLES_MAX, "topic, class")).collect():
@@ -197,7 +198,7 @@ def _by_topic(spark: Any, totals: Totals) -> dict[str, Verdict]:
             counts=counts.get(row.topic, {}),
             samples=samples.get(row.topic, {}),
             facts={name: row[name] for name in ("sent", "acked", "ok", "weakly_acked")},
-            notes=notes_of(of_topic),
+            notes=(*notes_of(of_topic), *notes),
         )
     return verdicts
 
