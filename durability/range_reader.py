@@ -4,7 +4,7 @@ Owns the consumer of the range and what becomes of batches that the driver has n
 """
 
 import logging
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -33,7 +33,7 @@ _log = logging.getLogger("holdfast.spark")
 POLL_BYTES = 2 << 20
 #: Ranges with fewer offsets together are asked for at once.
 _AT_ONCE_OFFSETS = 10_000
-#: Between two looks at what became of a range of which nothing comes.
+#: Between two looks at what became of ranges of which nothing comes.
 _LOOK_MS = 1_000
 
 
@@ -55,8 +55,7 @@ def read_partition(
 ) -> Iterator[pa.RecordBatch]:
     """All records of one Spark partition.
 
-    Raises: ClientError (NoSuchOffset and DataLost with failOnDataLoss, TimedOut without progress),
-    CorruptBatch.
+    Raises: ClientError (DataLost with failOnDataLoss, TimedOut without progress), CorruptBatch.
     """
     columns = columns_of(options) if columns is None else columns
     ranges = [wanted for wanted in partition.ranges if wanted.start < wanted.end]
@@ -130,83 +129,55 @@ def together(ranges: Sequence[OffsetRange]) -> list[list[OffsetRange]]:
 def _read_at_once(
     loop: OwnLoop, consumer: Consumer, options: ReadOptions, ranges: Sequence[OffsetRange], columns: Columns
 ) -> Iterator[pa.RecordBatch]:
-    """Ranges of different partitions, each offset once, however the logs change meanwhile. Raises: DataLost,
-    TimedOut, ClientError."""
+    """Ranges of different partitions."""
     pending = {(wanted.topic, wanted.partition): wanted for wanted in ranges}
     offsets = {place: wanted.start for place, wanted in pending.items()}
     loop.run(_begin(consumer, offsets))
-    now_ms = loop.runtime.clock.now_ms
-    deadline_ms = now_ms() + options.poll_timeout_ms
+    clock = loop.runtime.clock
+    since_ms = clock.now_ms()
     while pending:
+        left_ms = max(0, min(_LOOK_MS, since_ms + options.poll_timeout_ms - clock.now_ms()))
         try:
-            left_ms = max(0, min(_LOOK_MS, deadline_ms - now_ms()))
             batches = loop.run(consumer.poll_batches(POLL_BYTES, left_ms))
         except NoSuchOffset as error:
-            if (place := error.partition) is None or place not in pending:
-                raise  # behind a range that has been read
-            said = f"{_gone(pending[place], offsets[place])} (failOnDataLoss=false goes on without them)"
-            raise DataLost(said) from error
+            raise DataLost(f"{error}: it was deleted or truncated before it was read") from error
         _pass_over_other_topics(consumer, options, pending)
-        fresh = _fresh(batches, pending, offsets)
-        for place, found in fresh.items():
-            wanted, offset = pending[place], offsets[place]
-            if found[0].start_offset > offset:
-                _log.warning("%s; goes on at %d", _gone(wanted, offset), found[0].start_offset)
-            yield from to_arrow(
-                _as_planned(options, wanted, found) if wanted.epochs else found,
-                *(*place, offset, wanted.end),
-                columns,
-                keeps_damaged=options.keeps_damaged,
-            )
-            offsets[place] = found[-1].header.next_offset
-            if offsets[place] >= wanted.end:
-                del pending[place]
-        if fresh:
-            deadline_ms = now_ms() + options.poll_timeout_ms
-        for place in [place for place in pending if place not in fresh]:
+        # what lies behind a range that has been read is none of ours, and no progress
+        found: dict[tuple[str, int], list[FetchedBatch]] = {}
+        for batch in batches:
+            place = (batch.topic, batch.partition)
+            # who is sent back to the beginning of a log that was truncated meets what is read already
+            if place in pending and batch.header.next_offset > offsets[place]:
+                found.setdefault(place, []).append(batch)
+        for place in [place for place in pending if place not in found]:
             position = consumer.position(place)
             if position is not None and position >= pending[place].end:
                 _log.warning("%s", _gone(pending.pop(place), offsets[place]))
-        if pending and now_ms() >= deadline_ms:
-            _pass_over_cut_logs(options, pending, offsets)
-
-
-def _fresh(
-    batches: Sequence[FetchedBatch], pending: Collection[Place], offsets: Mapping[Place, int]
-) -> dict[Place, list[FetchedBatch]]:
-    """Those of what came that are progress. What lies behind a range that has been read is none of ours; one
-    who is sent back to the beginning of a log that was truncated meets what is read already."""
-    found: dict[Place, list[FetchedBatch]] = {}
-    for batch in batches:
-        place = (batch.topic, batch.partition)
-        if place in pending and batch.header.next_offset > offsets[place]:
-            found.setdefault(place, []).append(batch)
-    return found
-
-
-def _pass_over_cut_logs(
-    options: ReadOptions, pending: dict[Place, OffsetRange], offsets: Mapping[Place, int]
-) -> None:
-    """Forget the ranges, of which nothing comes, that lie behind the ends of their logs by now, where this
-    may be. Raises: TimedOut for another one."""
-    for place, wanted in list(pending.items()):
-        if options.fail_on_data_loss or _log_end(options, place) >= wanted.end:
+        if pending and not found and clock.now_ms() - since_ms >= options.poll_timeout_ms:
+            place, wanted = next(iter(pending.items()))
+            if _log_end(options, place) < wanted.end:
+                if options.fail_on_data_loss:
+                    raise DataLost(_gone(wanted, offsets[place]))
+                _log.warning("%s", _gone(pending.pop(place), offsets[place]))
+                continue
             raise TimedOut(
                 f"{wanted.topic}-{wanted.partition}: nothing came from offset {offsets[place]} on within "
                 f"{options.poll_timeout_ms} ms, up to {wanted.end} was expected"
             )
-        _log.warning("%s", _gone(wanted, offsets[place]))
-        del pending[place]
-
-
-def _pass_over_other_topics(
-    consumer: Consumer, options: ReadOptions, pending: dict[Place, OffsetRange]
-) -> None:
-    """Forget the ranges of topics that were created again since they were planned. Raises: DataLost."""
-    for place, wanted in list(pending.items()):
-        topic_id = consumer.topic_id(place)
-        if topic_id is not None and is_another_topic(wanted, topic_id.hex(), options.fail_on_data_loss):
-            del pending[place]
+        for place, kept in found.items():
+            wanted, since_ms = pending[place], clock.now_ms()
+            if kept[0].start_offset > offsets[place]:
+                _log.warning("%s; goes on at %d", _gone(wanted, offsets[place]), kept[0].start_offset)
+            yield from to_arrow(
+                _as_planned(options, wanted, kept) if wanted.epochs else kept,
+                *(*place, offsets[place], wanted.end),
+                columns,
+                keeps_damaged=options.keeps_damaged,
+            )
+            end = kept[-1].header.next_offset
+            offsets[place] = end
+            if end >= wanted.end:
+                del pending[place]
 
 
 def _gone(wanted: OffsetRange, offset: int) -> str:
@@ -222,6 +193,16 @@ def _log_end(options: ReadOptions, place: Place) -> int:
         return cluster.list_offsets({place: LATEST})[place]
     finally:
         cluster.close()
+
+
+def _pass_over_other_topics(
+    consumer: Consumer, options: ReadOptions, pending: dict[tuple[str, int], OffsetRange]
+) -> None:
+    """Forget the ranges of topics that were created again since they were planned. Raises: DataLost."""
+    for place, wanted in list(pending.items()):
+        topic_id = consumer.topic_id(place)
+        if topic_id is not None and is_another_topic(wanted, topic_id.hex(), options.fail_on_data_loss):
+            del pending[place]
 
 
 def _as_planned(options: ReadOptions, wanted: OffsetRange, batches: list[FetchedBatch]) -> list[FetchedBatch]:
