@@ -49,7 +49,7 @@ class FollowedReader(LedgerStreamReader):
         yield poll_files(self.path)
         yield from super().files()
 
-    def partitions(  # type: ignore[override]
+    def partitions(
         self, start: dict[str, int], end: dict[str, int]
     ) -> list[LedgerPartition | PollsPartition]:
         polls = {path: size for path, size in end.items() if is_polls(path)}
@@ -59,7 +59,7 @@ class FollowedReader(LedgerStreamReader):
             *(PollsPartition(path, size, begin) for path, begin, size in news(start, polls)),
         ]
 
-    def read(self, partition: LedgerPartition | PollsPartition) -> Iterator[pa.RecordBatch]:  # type: ignore[override]
+    def read(self, partition: LedgerPartition | PollsPartition) -> Iterator[pa.RecordBatch]:
         schema = arrow_schema(FOLLOWED_SCHEMA)
         with read_on_worker():
             if isinstance(partition, PollsPartition):

@@ -9,6 +9,7 @@ import shutil
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -321,7 +322,7 @@ class FollowState:
         polls = FollowedPolls(
             spark,
             batch,
-            self._read,
+            partial(self._read, spark),
             self._write,
             self.topics,
             frozenset(run for step in before for run in step.runs).union(row.runs),

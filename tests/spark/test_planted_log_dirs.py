@@ -66,10 +66,15 @@ def _short_and_not_acked(run: Plain) -> None:
     del run.replicas[2][0][2:]
 
 
+def _emptied(log_dir: Path) -> None:
+    for path in log_dir.iterdir():
+        path.unlink()
+
+
 def _a_new_disk(run: Plain) -> None:
     """Its broker has not begun with it yet."""
     run.replicas[2] = {}
-    tampered(lambda log_dir: [path.unlink() for path in log_dir.iterdir()])(run)
+    tampered(_emptied)(run)
 
 
 LOG_DIRS = {

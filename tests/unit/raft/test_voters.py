@@ -48,10 +48,10 @@ def test_a_log_that_is_cut_names_the_voters_before() -> None:
     voters = voters_of((5, ALL), (8, OTHERS))
     voters.truncate_to(8)
     voters.read(OWN, 0)
-    assert voters.ids == (1, 2, 3, 4)
+    assert list(voters.ids) == [1, 2, 3, 4]
     voters.forget()
     voters.read(OWN, 0)
-    assert voters.ids == (1, 2, 3)
+    assert list(voters.ids) == [1, 2, 3]
 
 
 def test_those_of_the_configuration_are_asked_too() -> None:
