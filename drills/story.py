@@ -15,6 +15,7 @@ from holdfast.cli.inspect.run_history import elections_in, history_of
 from holdfast.client.core.errors import ClientError
 from holdfast.drills.outcome import LostRecord, some_of_each
 from holdfast.durability import loss_story
+from holdfast.durability.ledger_files import is_polls
 from holdfast.durability.verdict import SAMPLES_MAX, Verdict
 from holdfast.report.history import History, Row, read_history
 from holdfast.report.load import load_rows
@@ -43,7 +44,8 @@ def add_metadata(history: History, bootstrap_servers: str) -> None:
 
 def add_load(history: History, ledger_folder: Path, topic: str | None = None) -> None:
     """Add rates and latencies of the sends to the topic, with None to any, from all ledgers in the folder."""
-    history.add(load_rows(sorted(ledger_folder.glob("*.jsonl")), topic, history.mono_ns))
+    ledgers = [file for file in sorted(ledger_folder.glob("*.jsonl")) if not is_polls(file.name)]
+    history.add(load_rows(ledgers, topic, history.mono_ns))
 
 
 def verdict_row(verdict: Verdict, file: Path, lost: Sequence[LostRecord] = ()) -> dict[str, Any]:

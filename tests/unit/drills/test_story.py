@@ -1,11 +1,15 @@
 """What a run tells of the records that it lost, out of its own history."""
 
+from contextlib import closing
 from pathlib import Path
 
+from holdfast.client.core.history import RowWriter
+from holdfast.client.core.outcomes import DeliveryOutcome
+from holdfast.client.core.poll_rows import Polled, PollRows
 from holdfast.drills.outcome import LostRecord
-from holdfast.drills.story import loss_stories, verdict_row
+from holdfast.drills.story import add_load, loss_stories, verdict_row
 from holdfast.durability.verdict import Verdict
-from holdfast.report.history import append_rows
+from holdfast.report.history import History, append_rows, read_history
 
 ROWS = (
     {"kind": "run", "t_ms": 0, "wall_ms": 1_700_000_000_000, "mono_ns": 10**9},
@@ -52,3 +56,18 @@ def test_what_a_verdict_shows_has_the_times_of_the_run_and_lost_records_their_st
     assert (first["offset"], first["value"], first["t_ms"]) == (17, "v", 1000.0)
     assert "epoch 1 began uncleanly with leader 3" in first["story"]
     assert verdict_row(verdict, file)["samples"]["lost"] == [{"topic": "t", "partition": 0, "offset": 17}]
+
+
+def test_what_consumers_were_given_is_no_load(tmp_path: Path) -> None:
+    """A soak's consumers write it into the folder of the producers' ledgers."""
+    ledger = tmp_path / "ledger"
+    ledger.mkdir()
+    sends = RowWriter("run", "p")
+    answer = sends.complete([0], "t", 0, DeliveryOutcome.OK, 0, 1, None, 2_000_000)
+    (ledger / "run.p.jsonl").write_text(sends.invoke(0, "t", 0, 7, -1, 1_000_000) + answer)
+    polls = PollRows("run", "c", "x")
+    (ledger / "run.c.polls.jsonl").write_text(polls.poll([Polled("t", 0, 5, None, ())], 5))
+    file = tmp_path / "history.jsonl"
+    with closing(History(file, "a run", 1)) as history:
+        add_load(history, ledger)
+    assert [row["acked"] for row in read_history(file) if row["kind"] == "load"] == [1]
