@@ -306,11 +306,12 @@ def verdict_of(
         doubts.append(
             f"{facts['ok']} acknowledged sends (acks=all) were seen in their place: too few to prove anything"
         )
-    consumers = {tuple(session[1:3]) for step in steps for session in step.sessions}
+    if "polled" in facts:
+        facts["consumers"] = len({tuple(session[1:3]) for step in steps for session in step.sessions})
     return Verdict(
         counts=dict(counts),
         samples=samples,
-        facts={**facts, "topics": list(topics), **({"consumers": len(consumers)} if consumers else {})},
+        facts={**facts, "topics": list(topics)},
         doubts=tuple(doubts),
         notes=tuple(notes),
     )

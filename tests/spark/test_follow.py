@@ -230,8 +230,10 @@ def test_lines_that_are_none_of_one_ledger_are_in_doubt_and_no_loss(
     spark: Any, tmp_path: Path, name: str
 ) -> None:
     for number, (events, doubt) in enumerate(DOUBTFUL[name]):
-        step = FollowState(tmp_path).take(frame_of(spark, events), number)
+        state = FollowState(tmp_path)
+        step = state.take(frame_of(spark, events), number)
         assert step.counts == {}
+        assert "VERDICT" in verdict_of(state.steps(), ("t",), 1).as_text()
         assert (len(step.defects), step.doubts) == (doubt is not None, ())
         for words, (count, example) in step.defects.items():
             assert words.startswith(str(doubt))

@@ -200,10 +200,12 @@ def test_polls_that_are_none_of_the_ledger_are_in_doubt_and_not_judged(
     spark: Any, tmp_path: Path, name: str
 ) -> None:
     for number, (events, doubt) in enumerate(DOUBTFUL[name]):
-        step = FollowState(tmp_path).take(frame_of(spark, events), number)
+        state = FollowState(tmp_path)
+        step = state.take(frame_of(spark, events), number)
         assert not any(name in step.counts for name in POLL_RULES)
         assert [one for one in step.doubts if doubt and doubt not in one] == []
         assert bool(step.doubts) == bool(doubt)
+        assert "records polled by" in verdict_of(state.steps(), ("t",), 1).as_text()
 
 
 def test_the_rules_of_polls_are_run_where_there_are_any() -> None:
@@ -213,3 +215,10 @@ def test_the_rules_of_polls_are_run_where_there_are_any() -> None:
     verdict = verdict_of([Step(0, {}, {}, facts | {"polled": 3}, sessions=sessions)], ("t",), 1)
     assert set(verdict.counts) >= POLL_RULES
     assert (verdict.facts["polled"], verdict.facts["consumers"]) == (3, 2)
+    assert "3 records polled by 2 consumers" in verdict.as_text()
+
+
+def test_a_verdict_can_be_told_when_all_files_of_polls_are_spoiled() -> None:
+    facts = {"acked": 2, "ok": 2, "polled": 0}
+    verdict = verdict_of([Step(0, {}, {}, facts, ("polls: f, line 1: no JSON",), spoiled=("f",))], ("t",), 1)
+    assert "0 records polled by 0 consumers" in verdict.as_text()
