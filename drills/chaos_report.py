@@ -7,20 +7,10 @@ from typing import Any
 
 from holdfast.drills.outcome import DrillEvidence, DrillResult, judge
 from holdfast.drills.settings import Expectation, ExpectedLoss
-from holdfast.durability.verdict import (
-    EXIT_ANOMALY,
-    EXIT_GOOD,
-    EXIT_INCONCLUSIVE,
-    EXIT_LOST,
-    FORBIDDEN,
-    SAMPLES_MAX,
-    Verdict,
-)
+from holdfast.durability.verdict import EXIT_GOOD, FORBIDDEN, SAMPLES_MAX, Verdict
 
 WITHIN_BUDGET = Expectation(ExpectedLoss.NONE, "one lossy broker at a time is within min ISR - 1")
 OVER_BUDGET = Expectation(ExpectedLoss.POSSIBLE, "more brokers lose their tails than min ISR - 1 survives")
-#: The worst of several verdicts decides.
-_WORST_FIRST = (EXIT_LOST, EXIT_ANOMALY, EXIT_INCONCLUSIVE, EXIT_GOOD)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +98,7 @@ class ChaosReport:
                 return DrillResult.EXPECTED, "no node and no consumer complained; not judged"
             return DrillResult.INCONCLUSIVE, self.unjudged or "there is no verdict"
         evidence = DrillEvidence(
-            verdict_code=EXIT_GOOD if verdict.exit_code == EXIT_INCONCLUSIVE else verdict.exit_code,
+            verdict_code=verdict.exit_code,
             counts=verdict.counts,
             facts=verdict.facts,
             complaints=tuple(self.complaints),

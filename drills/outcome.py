@@ -132,16 +132,17 @@ def judge(
 ) -> tuple[DrillResult, str]:
     """The result and its reason. `shows`: classes of the verdict that must occur."""
     lost = evidence.counts.get("lost", 0)
-    if evidence.verdict_code == EXIT_INCONCLUSIVE:
-        return DrillResult.INCONCLUSIVE, "; ".join(evidence.doubts)
+    complaints, doubts = "; ".join(evidence.complaints), "; ".join(evidence.doubts)
+    if evidence.verdict_code == EXIT_INCONCLUSIVE:  # no count says anything
+        return (DrillResult.BROKEN, complaints) if complaints else (DrillResult.INCONCLUSIVE, doubts)
     if expectation.loss is ExpectedLoss.NONE and lost:
         return DrillResult.LOST, f"{lost} lost; {expectation.rule}"
     of_polls = () if expectation.loss is ExpectedLoss.NONE else _OF_POLLS_BEFORE
     excused = (*of_polls, *(_OF_A_LOSS if lost else ()))
     if any(evidence.counts.get(name, 0) for name in FORBIDDEN if name not in excused):
         return DrillResult.ANOMALY, "see the table"
-    if evidence.complaints:
-        return DrillResult.BROKEN, "; ".join(evidence.complaints)
+    if complaints:
+        return DrillResult.BROKEN, complaints
     for name in shows:
         if not evidence.counts.get(name, 0):
             return DrillResult.BROKEN, f"nothing is {name.replace('_', ' ')}: the run shows nothing"
@@ -152,8 +153,8 @@ def judge(
             return DrillResult.UNTOLD, f"{lost} lost, no election reported how many"
         if bound < lost:
             return DrillResult.UNTOLD, f"{lost} lost, {bound} predicted"
-    if evidence.doubts:
-        return DrillResult.INCONCLUSIVE, "; ".join(evidence.doubts)
+    if doubts:
+        return DrillResult.INCONCLUSIVE, doubts
     if expectation.loss is ExpectedLoss.CERTAIN and not lost:
         return DrillResult.NOT_LOST, expectation.rule
     return DrillResult.EXPECTED, ""

@@ -44,6 +44,8 @@ def evidence(
         (NONE, evidence(5, duplicated=1), DrillResult.ANOMALY),
         (NONE, evidence(6), DrillResult.INCONCLUSIVE),
         (NONE, evidence(complaints=("F4: the high watermark moved",)), DrillResult.BROKEN),
+        # a doubt hides no deviation that the drill has found itself
+        (NONE, evidence(6, complaints=("a hole",), doubts=("no mark",)), DrillResult.BROKEN),
         # a drill that expects loss fails if there is none
         (CERTAIN, evidence(), DrillResult.NOT_LOST),
         (CERTAIN, evidence(4, lost=7), DrillResult.EXPECTED),
