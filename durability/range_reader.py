@@ -4,7 +4,7 @@ Owns the consumer of the range and what becomes of batches that the driver has n
 """
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -133,9 +133,13 @@ def _read_at_once(
     pending = {(wanted.topic, wanted.partition): wanted for wanted in ranges}
     offsets = {place: wanted.start for place, wanted in pending.items()}
     loop.run(_begin(consumer, offsets))
-    clock = loop.runtime.clock
+    assigned, clock = len(pending), loop.runtime.clock
     since_ms = clock.now_ms()
     while pending:
+        if len(pending) < assigned:
+            # what becomes of a log whose range is read is no matter of this task any more
+            loop.run(_go_on(consumer, pending))
+            assigned = len(pending)
         left_ms = max(0, min(_LOOK_MS, since_ms + options.poll_timeout_ms - clock.now_ms()))
         try:
             batches = loop.run(consumer.poll_batches(POLL_BYTES, left_ms))
@@ -165,7 +169,7 @@ def _read_at_once(
                 f"{options.poll_timeout_ms} ms, up to {wanted.end} was expected"
             )
         for place, kept in found.items():
-            wanted, since_ms = pending[place], clock.now_ms()
+            wanted = pending[place]
             if kept[0].start_offset > offsets[place]:
                 _log.warning("%s; goes on at %d", _gone(wanted, offsets[place]), kept[0].start_offset)
             yield from to_arrow(
@@ -178,6 +182,8 @@ def _read_at_once(
             offsets[place] = end
             if end >= wanted.end:
                 del pending[place]
+        if found:  # fetches stand still while Spark works on what it was given
+            since_ms = clock.now_ms()
 
 
 def _gone(wanted: OffsetRange, offset: int) -> str:
@@ -241,6 +247,11 @@ async def _begin(consumer: Consumer, offsets: Mapping[tuple[str, int], int]) -> 
     consumer.assign(list(offsets))
     for place, offset in offsets.items():
         consumer.seek(place, offset)
+
+
+async def _go_on(consumer: Consumer, pending: Iterable[Place]) -> None:
+    """With these partitions alone, where they are."""
+    consumer.assign(list(pending))
 
 
 async def _close(runtime: Runtime, consumer: Consumer) -> None:
