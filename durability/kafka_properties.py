@@ -14,12 +14,19 @@ _OURS = frozenset(
 #: Names that go on as their user likes: `config.providers.file.class`.
 _PROVIDERS = "config.providers."
 _SECRET = re.compile(r"password|secret|token|jaas|keystore\.key|credential|authorization", re.IGNORECASE)
-#: Of a value that is no secret as a whole, as in `sasl.jaas.config`: what stands in quotes or behind `=`.
+#: Words of a secret, which are hidden where they stand alone.
 _PARTS = re.compile(r"""[^\s"'=;]+""")
-#: Words of JAAS that say nothing; the class of the login module is found by its dots.
-_PLAIN = re.compile(
-    r"required|requisite|optional|sufficient|username|password|true|false|[A-Za-z]\w*(\.\w+){2,}"
+#: Words of `sasl.jaas.config`, with the option whose value each is: one in quotes, which takes escapes, is
+#: one word.
+_OF_JAAS = re.compile(
+    r"""(?:([^\s"'=;]+)\s*=\s*)?(?:"((?:\\.|[^"\\])*)"?|'((?:\\.|[^'\\])*)'?|([^\s"'=;]+))""", re.DOTALL
 )
+_ESCAPE = re.compile(r"\\([0-3][0-7]{0,2}|[4-7][0-7]?|.)", re.DOTALL)
+_ESCAPED = dict(zip("abfnrtv", "\a\b\f\n\r\t\v", strict=True))
+#: Words of JAAS that say nothing, beside the class of the login module, which comes first.
+_PLAIN = re.compile(r"required|requisite|optional|sufficient|username|password|true|false|[\w.$]+LoginModule")
+#: Options of JAAS whose values are ordinary words, and may be parts of others that are not theirs.
+_NAMING = frozenset(("username", "principal", "serviceName", "keyTab"))
 _UNKNOWN_SHOWN = 5
 
 
@@ -47,11 +54,42 @@ def used_properties(given: Mapping[str, str], shared: Collection[str]) -> dict[s
 
 
 def without_secrets(text: str, given: Mapping[str, str]) -> str:
-    """The text without passwords, keys and tokens of these properties, whole or in part."""
-    secrets = set()
+    """The text without passwords, keys and tokens of these properties, whole wherever they stand, and of
+    their parts the words."""
+    whole, words = set(), set()
     for name, value in given.items():
         if _SECRET.search(name):
-            secrets |= {value, *(word for word in _PARTS.findall(value) if not _PLAIN.fullmatch(word))}
-    for secret in sorted(filter(None, secrets), key=len, reverse=True):
-        text = re.sub(rf"(?<!\w){re.escape(secret)}(?!\w)", lambda _: HIDDEN, text)
-    return text
+            secrets, others = _in_jaas(value) if "jaas" in name.lower() else ({value}, {value})
+            whole |= {value, *secrets}
+            words |= {word for other in (*secrets, *others) for word in _PARTS.findall(other)}
+    found = [re.escape(secret) for secret in whole if secret]
+    found += [rf"(?<!\w){re.escape(word)}(?!\w)" for word in words if not _PLAIN.fullmatch(word)]
+    # one may begin within another, and what is hidden is not looked into again
+    spans = sorted(match.span(1) for one in found for match in re.finditer(f"(?=({one}))", text))
+    parts, end = [], 0
+    for begin, behind in spans:
+        if begin > end or not parts:
+            parts += [text[end:begin], HIDDEN]
+        end = max(end, behind)
+    return "".join((*parts, text[end:]))
+
+
+def _in_jaas(value: str) -> tuple[set[str], set[str]]:
+    """(values of options, as they are written and as they are meant; what else stands there that may be a
+    part of one, as quotes may be missing)."""
+    secrets, others = set(), set()
+    for nth, (option, *quoted, bare) in enumerate(_OF_JAAS.findall(value)):
+        written = "".join(quoted) or bare
+        meant = _ESCAPE.sub(_unescaped, written)
+        others.add(option)
+        if option in _NAMING or (bare and not option):
+            others |= {written, meant} if nth or option else set()
+        elif written not in ("true", "false"):
+            secrets |= {written, meant}
+    return secrets, others
+
+
+def _unescaped(match: re.Match[str]) -> str:
+    """What Java's tokenizer makes of it."""
+    said = match[1]
+    return chr(int(said, 8)) if said.isdecimal() and said < "8" else _ESCAPED.get(said, said)
