@@ -25,6 +25,8 @@ from holdfast.durability.verdict import FORBIDDEN, Verdict
 _NAME_SCHEMA = "run string, topic string, producer string, pseq long"
 #: All leader epochs of (topic, partition), in their order; () when they are not known.
 Elections = Callable[[str, int], Sequence[Election]]
+#: What an error of Spark says, as the cluster tells it (`JudgedCluster.reason_of`): a query may read its log.
+ReasonOf = Callable[[Exception], str]
 
 
 def with_places(verdict: Verdict, log_dirs: Mapping[int, str]) -> Verdict:
@@ -39,7 +41,12 @@ def with_places(verdict: Verdict, log_dirs: Mapping[int, str]) -> Verdict:
 
 
 def with_tables(
-    spark: Any, folder: Path, verdict: Verdict, ranges: Sequence[OffsetRange], elections: Elections
+    spark: Any,
+    folder: Path,
+    verdict: Verdict,
+    ranges: Sequence[OffsetRange],
+    elections: Elections,
+    reason_of: ReasonOf,
 ) -> Verdict:
     """The verdict, after its tables were written; with a note when that failed."""
     led = {(item.topic, item.partition): elections(item.topic, item.partition) for item in ranges}
@@ -75,7 +82,7 @@ def with_unnamed_topics(verdict: Verdict, topic_ids: Mapping[str, Sequence[str]]
     return replace(verdict, notes=(*verdict.notes, note))
 
 
-def with_times(spark: Any, verdict: Verdict) -> Verdict:
+def with_times(spark: Any, verdict: Verdict, reason_of: ReasonOf = reason_of) -> Verdict:
     """The verdict whose samples say when their sends were answered or, without an answer, sent: in
     nanoseconds of the producer's monotonic clock."""
     rows = [row for name, found in verdict.samples.items() if name in FORBIDDEN for row in found]
@@ -103,6 +110,7 @@ def with_stories(
     log_dirs: Mapping[int, str],
     history: RunHistory | None,
     elections: Elections,
+    reason_of: ReasonOf,
 ) -> Verdict:
     """The verdict that tells the losses, and whose samples of lost records say what became of each."""
     if not verdict.counts.get("lost"):
@@ -138,7 +146,9 @@ def _found(places: ReplicaPlaces, one: LostSample) -> list[Found]:
         return []
 
 
-def reported(spark: Any | None, report: str | None, verdict: Verdict) -> Verdict:
+def reported(
+    spark: Any | None, report: str | None, verdict: Verdict, reason_of: ReasonOf = reason_of
+) -> Verdict:
     """The verdict, after its report was written; with a note when that failed. `spark` may be missing where
     there are no violations."""
     if report is None:

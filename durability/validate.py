@@ -176,7 +176,7 @@ def validate(
     with closing(_cluster(spark, options)) as cluster, ExitStack() as settings:
         compared = _compared(spark, options, cluster, seconds, elections, was_compacted, settings)
     verdict = replace(compared, seconds=seconds.found)
-    return reported(spark, options.report, verdict)
+    return reported(spark, options.report, verdict, cluster.reason_of)
 
 
 def _cluster(spark: Any, options: ValidateOptions) -> JudgedCluster:
@@ -250,12 +250,14 @@ def _compared(
             )
             verdict = _with_later(_with_expired(verdict, totals, expired, ranges), settled, ranges)
             _check_same_topics(cluster, topics, verdict)
-            verdict = _explained(spark, options, verdict, totals, elections, was_compacted)
+            verdict = _explained(spark, options, cluster, verdict, totals, elections, was_compacted)
         others = tables["strays"].doubts if tables else ()
         verdict = replace(verdict, doubts=(*verdict.doubts, *of_no_clock, *others))
         if options.tables is not None:
             with seconds.timed("tables", "Spark writes the tables"):
-                verdict = with_tables(spark, Path(options.tables), verdict, ranges, elections)
+                verdict = with_tables(
+                    spark, Path(options.tables), verdict, ranges, elections, cluster.reason_of
+                )
         return _with_files_passed_over(spark, verdict, options.ledger)
     except UnreadableLedger as error:
         return inconclusive(f"ledger: {error}")
@@ -270,6 +272,7 @@ def _compared(
 def _explained(
     spark: Any,
     options: ValidateOptions,
+    cluster: JudgedCluster,
     verdict: Verdict,
     totals: Totals,
     elections: Elections,
@@ -279,8 +282,9 @@ def _explained(
     verdict = with_compaction(spark, verdict, options.log_dirs, was_compacted)
     verdict = with_unnamed_topics(verdict, totals.topic_ids)
     verdict = with_places(verdict, options.log_dirs)
-    verdict = with_stories(spark, verdict, options.log_dirs, options.history, elections)
-    verdict = with_times(spark, verdict)
+    reason_of = cluster.reason_of
+    verdict = with_stories(spark, verdict, options.log_dirs, options.history, elections, reason_of)
+    verdict = with_times(spark, verdict, reason_of)
     return with_values_named(verdict) if options.is_foreign else verdict
 
 
