@@ -4,7 +4,8 @@ Reads with the validator's own decoder, of each replica only the segment in whic
 one. Files of a running broker change and go: what is not there any more is no place.
 """
 
-from collections.abc import Mapping
+from array import array
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -14,14 +15,18 @@ from holdfast.durability.foreign_lines import PRODUCER, number_of_value
 from holdfast.durability.segments import (
     ReplicaFolder,
     SegmentBatch,
-    Torn,
     Undecodable,
+    Window,
+    batch_at,
     batch_records,
     parse_log_dirs,
     read_segment,
     replica_folders,
     segment_paths,
 )
+
+#: Of one batch in `_batches`.
+_NUMBERS = 5
 
 
 class Has(Enum):
@@ -56,8 +61,8 @@ class ReplicaPlaces:
         """`log_dirs` is {broker id: log dir, or several separated by commas}."""
         self._log_dirs = log_dirs
         self._folders: dict[str, list[ReplicaFolder]] = {}
-        #: {replica's folder: (segment, what is in it)}, the last one that was read
-        self._read: dict[str, tuple[Path, list[SegmentBatch | Torn]]] = {}
+        #: {replica's folder: (segment, its `_batches`)}, the last one that was read
+        self._read: dict[str, tuple[Path, array[int]]] = {}
         self._place = ("", -1)
 
     def found(self, topic: str, partition: int, offset: int, producer: str, pseq: int) -> list[Found]:
@@ -92,36 +97,51 @@ class ReplicaPlaces:
             return Found(folder.broker, Has.LATER, offset=int(paths[0].stem))
         path = before[-1]
         end, torn = int(path.stem), None
-        for batch in self._batches(folder.path, path):
-            if isinstance(batch, Torn) or not batch.crc_ok:
-                torn = torn or batch
-            elif batch.base_offset > offset:
-                return self._missing(folder.broker, path, torn, batch.base_offset)
-            elif batch.last_offset < offset:
-                end, torn = max(end, batch.last_offset + 1), None
+        for base, last, position, epoch, crc in self._batches_of(folder.path, path):
+            if base < 0:
+                torn = position if torn is None else torn
+            elif base > offset:
+                return self._missing(folder.broker, path, torn, base)
+            elif last < offset:
+                end, torn = max(end, last + 1), None
             else:
+                batch = batch_at(path, position)
+                if batch is None or batch.crc != crc:
+                    torn = position  # the file was changed meanwhile
+                    break
                 has = Has.RECORD if _holds(batch, offset, producer, pseq) else Has.OTHER
-                where = f"{path} at byte {batch.position}"
-                return Found(folder.broker, has, where, batch.leader_epoch)
+                return Found(folder.broker, has, f"{path} at byte {position}", epoch)
         if path != paths[-1]:
             return self._missing(folder.broker, path, torn, int(paths[len(before)].stem))
         return self._missing(folder.broker, path, torn, None, end)
 
-    def _missing(
-        self, broker: int, path: Path, torn: SegmentBatch | Torn | None, goes_on: int | None, end: int = 0
-    ) -> Found:
-        """Of a log that goes on at an offset behind the place, or ends before it."""
+    def _missing(self, broker: int, path: Path, torn: int | None, goes_on: int | None, end: int = 0) -> Found:
+        """Of a log that goes on at an offset behind the place, or ends before it; `torn`: the byte from which
+        on something cannot be read there."""
         if torn is not None:
-            return Found(broker, Has.UNREADABLE, f"{path} at byte {torn.position}")
+            return Found(broker, Has.UNREADABLE, f"{path} at byte {torn}")
         if goes_on is not None:
             return Found(broker, Has.HOLE, offset=goes_on)
         return Found(broker, Has.ENDS, offset=end)
 
-    def _batches(self, folder: str, path: Path) -> list[SegmentBatch | Torn]:
+    def _batches_of(self, folder: str, path: Path) -> Iterator[tuple[int, ...]]:
         if folder not in self._read or self._read[folder][0] != path:
-            # a copy: a follower that truncates a file would take the pages of a map away
-            self._read[folder] = (path, list(read_segment(path.read_bytes(), int(path.stem))))
-        return self._read[folder][1]
+            self._read[folder] = (path, _batches(path))
+        numbers = iter(self._read[folder][1])
+        return zip(*[numbers] * _NUMBERS, strict=True)
+
+
+def _batches(path: Path) -> "array[int]":
+    """Of each batch of a segment in file order, which may have millions: base and last offset, byte, leader
+    epoch, crc; of what cannot be read the byte, and -1."""
+    found = array("q")
+    with path.open("rb") as file:
+        for one in read_segment(Window.of(file), int(path.stem)):
+            if isinstance(one, SegmentBatch) and one.crc_ok:
+                found.extend((one.base_offset, one.last_offset, one.position, one.leader_epoch, one.crc))
+            else:
+                found.extend((-1, -1, one.position, -1, -1))
+    return found
 
 
 def _holds(batch: SegmentBatch, offset: int, producer: str, pseq: int) -> bool:

@@ -1,6 +1,7 @@
 """The story of a lost record, from what replicas have in its place."""
 
 import re
+import tracemalloc
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +12,8 @@ from holdfast.client.core.history import make_value
 from holdfast.durability.foreign_lines import PRODUCER, number_of_value
 from holdfast.durability.loss_story import Election, Fault, LostRecord, RunHistory
 from holdfast.durability.loss_story import story_of as told_of
-from holdfast.durability.replica_places import ReplicaPlaces
+from holdfast.durability.replica_places import Has, ReplicaPlaces
+from holdfast.durability.segments import WINDOW_BYTES
 from holdfast.protocol.record_batch import Record, encode_batch
 
 SEGMENT = "00000000000000000000.log"
@@ -80,6 +82,29 @@ def test_logs_that_end_before_it_say_where(tmp_path: Path) -> None:
         "truncated, or never stored"
     )
     assert story_of(dirs, LostRecord("t", 1, 2, "p", 2)) == ""
+
+
+def test_of_a_large_segment_little_is_kept(tmp_path: Path) -> None:
+    """It may have a gigabyte, and there is one for each replica."""
+    batches = [(base, 3, [b"x" * 100_000]) for base in range(80)]
+    places = ReplicaPlaces({1: replica(tmp_path / "b1", *batches)})
+    tracemalloc.start()
+    try:
+        places.found("t", 0, 79, "p", 79)
+        kept, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept < 1 << 20
+    assert most < 4 * WINDOW_BYTES
+
+
+def test_a_batch_that_a_broker_replaces_meanwhile_cannot_be_read(tmp_path: Path) -> None:
+    dirs = {1: replica(tmp_path / "b1", (0, 3, values(0, 1)))}
+    places, path = ReplicaPlaces(dirs), tmp_path / "b1" / "t-0" / SEGMENT
+    assert [one.has for one in places.found("t", 0, 1, "p", 1)] == [Has.RECORD]
+    for data in (replica_bytes((0, 4, values(8, 1))), b""):
+        path.write_bytes(data)
+        assert [one.has for one in places.found("t", 0, 1, "p", 1)] == [Has.UNREADABLE]
 
 
 def test_a_record_of_another_client_is_known_by_its_value(tmp_path: Path) -> None:
