@@ -269,7 +269,8 @@ def _past(source: str, servers: str, timeout_ms: int) -> tuple[Any, ...]:
 def _spark_settings(given: Mapping[str, Any]) -> dict[str, str]:
     """Under which settings Spark finds its Kafka source; `given`: the command's parameters. Raises:
     click.UsageError for what does not go with the source that is named."""
-    settings = {name: given[option] for option, name in _FOUND_BY.items() if given[option] is not None}
+    found = {option: _words(given[option]) for option in _FOUND_BY if given[option] is not None}
+    settings = {_FOUND_BY[option]: ",".join(words) for option, words in found.items()}
     if given["source"] == "holdfast":
         if settings or given["command_config"]:
             raise click.UsageError("--packages, --jars and --command-config go with --source kafka")
@@ -277,13 +278,18 @@ def _spark_settings(given: Mapping[str, Any]) -> dict[str, str]:
     for option, (name, why) in _OF_HOLDFAST.items():
         if given[option]:
             raise click.UsageError(f"{name} does not go with --source kafka: {why}")
-    for package in (given["packages"] or "").split(","):
-        if package and not _COORDINATES.fullmatch(package):
+    for package in found.get("packages", ()):
+        if not _COORDINATES.fullmatch(package):
             raise click.UsageError(f"--packages: {package} is not GROUP:NAME:VERSION")
-    for jar in (given["jars"] or "").split(","):
-        if jar and not re.match(r"\w+:/", jar) and not Path(jar).is_file():
+    for jar in found.get("jars", ()):
+        if not re.match(r"\w+:/", jar) and not Path(jar).is_file():
             raise click.UsageError(f"--jars: {jar} is no file")
     return settings
+
+
+def _words(text: str) -> list[str]:
+    """What stands between commas."""
+    return [word for part in text.split(",") if (word := part.strip())]
 
 
 def _followed(options: "FollowOptions", metrics: str | None) -> "Verdict":

@@ -8,6 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from holdfast.cli.validate import command, parse_log_dirs
+from holdfast.durability.verdict import inconclusive
 
 
 def test_log_dirs_name_their_broker() -> None:
@@ -73,6 +74,25 @@ def test_what_does_not_go_with_the_kafka_source_is_refused_by_name(
     arguments = ["--foreign", str(lines), "--source", "kafka", "--bootstrap-server", "127.0.0.1:1", option]
     result = CliRunner().invoke(command, arguments if given is None else [*arguments, given])
     assert (result.exit_code, option in result.output.splitlines()[-1]) == (2, True), result.output
+
+
+def test_packages_and_jars_may_have_spaces_between_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = pytest.importorskip("holdfast.durability.validate", exc_type=ImportError)
+    seen = []
+    monkeypatch.setattr(run, "run", lambda options, *_: seen.append(options) or inconclusive("enough"))
+    lines, jars = tmp_path / "sends.jsonl", [tmp_path / "a.jar", tmp_path / "b.jar"]
+    for path in (lines, *jars):
+        path.touch()
+    arguments = ["--foreign", str(lines), "--source", "kafka", "--bootstrap-server", "127.0.0.1:1"]
+    more = ["--packages", "g:a:1, g:b:2 ,", "--jars", f" {jars[0]}, {jars[1]}"]
+    result = CliRunner().invoke(command, [*arguments, *more])
+    (options,) = seen or [pytest.fail(result.output)]
+    assert options.spark_settings == {
+        "spark.jars.packages": "g:a:1,g:b:2",
+        "spark.jars": f"{jars[0]},{jars[1]}",
+    }
 
 
 @pytest.mark.parametrize(
