@@ -15,8 +15,8 @@ from holdfast.durability.growing_files import news
 from holdfast.durability.ledger_files import is_polls, poll_files
 from holdfast.durability.ledger_lines import read_rows
 from holdfast.durability.ledger_source import SCHEMA, LedgerPartition, LedgerStreamReader
-from holdfast.durability.poll_files import POLL_SCHEMA, read_polls
-from holdfast.durability.poll_source import PollsPartition
+from holdfast.durability.poll_files import POLL_SCHEMA
+from holdfast.durability.poll_source import PollsPartition, plan_polls
 from holdfast.durability.segment_source import arrow_schema
 
 #: What a row is: a line of a ledger, a record of a log, a record that a consumer was given.
@@ -54,17 +54,13 @@ class FollowedReader(LedgerStreamReader):
     ) -> list[LedgerPartition | PollsPartition]:
         polls = {path: size for path, size in end.items() if is_polls(path)}
         lines = {path: size for path, size in end.items() if path not in polls}
-        return [
-            *super().partitions(start, lines),
-            *(PollsPartition(path, size, begin) for path, begin, size in news(start, polls)),
-        ]
+        return [*super().partitions(start, lines), *plan_polls(news(start, polls))]
 
     def read(self, partition: LedgerPartition | PollsPartition) -> Iterator[pa.RecordBatch]:
         schema = arrow_schema(FOLLOWED_SCHEMA)
         with read_on_worker():
             if isinstance(partition, PollsPartition):
-                found = read_polls(partition.path, partition.size, arrow_schema(POLL_SCHEMA), partition.start)
-                yield from (_widened(batch, POLL, schema) for batch in found)
+                yield from (_widened(batch, POLL, schema) for batch in partition.rows())
             else:
                 yield from (_widened(batch, LINE, schema) for batch in read_rows(partition.ranges))
 

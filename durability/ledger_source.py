@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
@@ -26,6 +26,8 @@ from holdfast.durability.ledger_files import (
     weight_of,
 )
 from holdfast.durability.ledger_lines import ROWS, LedgerRange, read_rows
+
+T = TypeVar("T")
 
 #: A Spark partition has at least so much, as JSON lines: starting a Python worker's read is not free.
 RANGE_BYTES_MIN = 16 << 20
@@ -123,18 +125,29 @@ def plan(
     Raises: OSError.
     """
     step = max(RANGE_BYTES_MIN, -(-text_bytes(sizes) // max(1, partitions_min)))
-    planned: list[list[LedgerRange]] = []
-    room = 0
+    return gathered(_ranges(sizes, step, is_foreign=is_foreign), step)
+
+
+def gathered(pieces: Iterable[tuple[T, int]], room: int) -> list[list[T]]:
+    """Of (piece, its weight) the pieces in their order, those together that have room."""
+    planned: list[list[T]] = []
+    left = 0
+    for piece, weight in pieces:
+        if weight > left or not planned:
+            planned.append([])
+            left = room
+        planned[-1].append(piece)
+        left -= weight
+    return planned
+
+
+def _ranges(sizes: Mapping[str, int], step: int, *, is_foreign: bool) -> Iterator[tuple[LedgerRange, int]]:
+    """With how many bytes of JSON lines each stands for."""
     for path, size in sizes.items():
         run = _run(path) if size and not is_foreign else None
         weight = weight_of(path)
         for start, end in pairwise([*_starts(path, size, step // weight), size]):
-            if (end - start) * weight > room:
-                planned.append([])
-                room = step
-            planned[-1].append(LedgerRange(path, start, end, run, is_foreign))
-            room -= (end - start) * weight
-    return planned
+            yield LedgerRange(path, start, end, run, is_foreign), (end - start) * weight
 
 
 def _starts(path: str, size: int, width: int) -> list[int]:

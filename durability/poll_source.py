@@ -1,10 +1,10 @@
-"""`format("holdfast.polls")`: files of polls as a table, read by Spark's workers, each file by one of them.
+"""`format("holdfast.polls")`: files of polls as a table, read by Spark's workers, small files some at a time.
 
 What a line is, is `durability.poll_files`' business.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,18 +12,34 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from holdfast.durability.files_on_workers import read_on_worker
+from holdfast.durability.ledger_files import weight_of
+from holdfast.durability.ledger_source import gathered
 from holdfast.durability.poll_files import POLL_SCHEMA, read_polls
 from holdfast.durability.segment_source import arrow_schema
+
+#: What a Spark partition has, as JSON lines, where files are smaller: a task is dearer than some rows. One
+#: file is read by one worker, as a session's lines are compared with each other.
+TASK_BYTES = 4 << 20
 
 
 @dataclass
 class PollsPartition(InputPartition):
-    """One Spark partition: a file, of which so many bytes are read."""
+    """One Spark partition: parts of files."""
 
-    path: str
-    size: int
-    #: first byte of what is read
-    start: int = 0
+    #: (file, first byte, end)
+    parts: list[tuple[str, int, int]]
+
+    def rows(self) -> Iterator[pa.RecordBatch]:
+        """As POLL_SCHEMA. Raises: OSError."""
+        schema = arrow_schema(POLL_SCHEMA)
+        for path, start, end in self.parts:
+            yield from read_polls(path, end, schema, start)
+
+
+def plan_polls(parts: Iterable[tuple[str, int, int]]) -> list[PollsPartition]:
+    """The Spark partitions of these parts, of (file, first byte, end)."""
+    weighed = (((path, start, end), (end - start) * weight_of(path)) for path, start, end in parts)
+    return [PollsPartition(some) for some in gathered(weighed, TASK_BYTES)]
 
 
 class PollsSource(DataSource):
@@ -47,8 +63,8 @@ class PollsReader(DataSourceReader):
     sizes: Mapping[str, int]
 
     def partitions(self) -> list[PollsPartition]:
-        return [PollsPartition(path, size) for path, size in self.sizes.items()]
+        return plan_polls((path, 0, size) for path, size in self.sizes.items())
 
     def read(self, partition: PollsPartition) -> Iterator[pa.RecordBatch]:
         with read_on_worker():
-            yield from read_polls(partition.path, partition.size, arrow_schema(POLL_SCHEMA))
+            yield from partition.rows()

@@ -60,3 +60,8 @@ def test_a_ledger_that_is_begun_while_polls_are_looked_at_is_read_with_them(
     monkeypatch.setattr(growing_files, "whole_lines_end", begin_a_ledger)
     at = FollowedReader(str(tmp_path)).latestOffset({}, None)
     assert str(tmp_path / "run.p.jsonl") in at
+
+
+def test_many_files_of_polls_are_few_tasks(tmp_path: Path) -> None:
+    ends = {str(tmp_path / f"{number}.polls.jsonl"): 1_000 for number in range(2_000)}
+    assert len(FollowedReader(str(tmp_path)).partitions({}, ends)) == 1
