@@ -6,6 +6,7 @@ the broker.
 
 import json
 import math
+from collections.abc import Container
 from pathlib import Path
 from typing import Any
 
@@ -50,21 +51,30 @@ def was_stopped_cleanly(log_dir: str) -> bool:
     return any((Path(log_dir) / name).exists() for name in _CLEAN_STOPS)
 
 
-def was_closed(folder: str) -> bool:
-    """The broker has flushed and closed the log in this folder, and was not started since. What was written
-    for another log dir, or before a later registration, says nothing, as for the broker."""
-    log_dir = Path(folder).parent
-    own, kafkas = (log_dir / name for name in _CLEAN_STOPS)
+class _All:
+    """Names of folders, all of them."""
+
+    def __contains__(self, name: object) -> bool:
+        return True
+
+
+def closed_logs(log_dir: str) -> Container[str]:
+    """Names of the folders whose logs the broker has flushed and closed, when it was not started since. What
+    was written for another log dir, or before a later registration, says nothing, as for the broker.
+
+    Of some thousand logs one look at the log dir is enough, and one for each is too much.
+    """
+    own, kafkas = (Path(log_dir) / name for name in _CLEAN_STOPS)
     mark = _json_object(own)
     if not mark:
-        return kafkas.exists()
+        return _All() if kafkas.exists() else ()
     logs = mark.get("logs")
-    return (
+    is_ours = (
         isinstance(logs, dict)
-        and Path(folder).name in logs
-        and mark.get("directoryId") == node_properties(str(log_dir)).get("directory.id")
-        and mark.get("brokerEpoch") == _json_object(log_dir / _REGISTRATION).get("brokerEpoch")
+        and mark.get("directoryId") == node_properties(log_dir).get("directory.id")
+        and mark.get("brokerEpoch") == _json_object(Path(log_dir) / _REGISTRATION).get("brokerEpoch")
     )
+    return frozenset(logs) if is_ours and isinstance(logs, dict) else ()
 
 
 def _json_object(path: Path) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from holdfast.durability.log_dir_files import (
     HIGH_WATERMARKS,
     LOG_STARTS,
     RECOVERY_POINTS,
+    closed_logs,
     high_watermarks,
     leader_epochs,
     log_start,
@@ -25,7 +26,6 @@ from holdfast.durability.log_dir_files import (
     node_properties,
     recovery_points,
     topic_id_of,
-    was_closed,
     was_stopped_cleanly,
 )
 from holdfast.durability.read_here import replicas_here
@@ -188,7 +188,7 @@ def _look_into(
         found.doubts.append(
             f"{path} of broker {broker} has no whole {LOG_STARTS}: where logs begin is not known"
         )
-    compared = len(found.paths)
+    compared, closed = len(found.paths), closed_logs(path)
     for folder in replica_folders({path: broker}, frozenset(looks)):
         place = (broker, folder.topic, folder.partition)
         topic_id = topic_id_of(folder.path)
@@ -204,7 +204,7 @@ def _look_into(
             found.beginning_late.append((place[1:], folder.path))
         if topic_id is None and has_batches(folder.path):
             found.without_id.append(folder.path)
-        until, is_closed = (flushed or {}).get(place[1:], 0), was_closed(folder.path)
+        until, is_closed = (flushed or {}).get(place[1:], 0), Path(folder.path).name in closed
         if marks is not None and place[1:] in marks:
             found.marks.append((*place, marks[place[1:]]))
             if until > marks[place[1:]] == 0:

@@ -9,7 +9,7 @@ Decoding is `durability.segments`, which shares nothing with the broker. What ca
 
 import functools
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from heapq import heapreplace
@@ -20,7 +20,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from holdfast.durability.files_on_workers import check_log_dir
-from holdfast.durability.log_dir_files import log_start, recovery_points, was_closed, was_compacted
+from holdfast.durability.log_dir_files import closed_logs, log_start, recovery_points, was_compacted
 from holdfast.durability.read_options import check_names
 from holdfast.durability.segments import (
     Gone,
@@ -56,8 +56,6 @@ _CRC_PROBLEM = "crc does not hold"
 _DELETED = "the segment was deleted while the log was read"
 #: Leader epoch and crc, and whether that holds.
 _NO_BATCH = (None, None, None)
-#: The recovery points of a log dir.
-_PointsOf = Callable[[str], Mapping[tuple[str, int], int] | None]
 #: Rows of one Arrow batch.
 _ROWS_MAX = 10_000
 
@@ -141,10 +139,10 @@ class SegmentsReader(DataSourceReader):
         schema = arrow_schema(BATCH_SCHEMA if self._by_batch else RECORD_SCHEMA)
         rows: list[tuple[Any, ...]] = []
         # once for each log dir: with some thousand replicas each look would be at some thousand lines
-        points = functools.cache(recovery_points)
+        dir_of = functools.cache(_LogDir.of)
         for folder in partition.folders:
             check_log_dir(folder.path)
-            for row in folder_rows(folder, by_batch=self._by_batch, points_of=points):
+            for row in folder_rows(folder, by_batch=self._by_batch, dir_of=dir_of):
                 rows.append(row)
                 if len(rows) >= _ROWS_MAX:
                     yield _to_arrow(rows, schema)
@@ -164,19 +162,32 @@ def grouped(sizes: Mapping[ReplicaFolder, int], min_groups: int) -> list[tuple[R
     return [tuple(sorted(group)) for _, _, group in sorted(heap, key=lambda item: item[1]) if group]
 
 
+@dataclass(frozen=True, slots=True)
+class _LogDir:
+    """What a log dir says of all its replicas."""
+
+    recovery_points: Mapping[tuple[str, int], int]
+    #: names of folders
+    closed: Container[str]
+
+    @classmethod
+    def of(cls, path: str) -> "_LogDir":
+        return cls(recovery_points(path) or {}, closed_logs(path))
+
+
 def folder_rows(
     folder: ReplicaFolder,
     *,
     by_batch: bool,
-    points_of: _PointsOf = recovery_points,
+    dir_of: Callable[[str], _LogDir] = _LogDir.of,
 ) -> Iterator[tuple[Any, ...]]:
-    """The rows of one replica in log order. `points_of`: the recovery points of a log dir."""
+    """The rows of one replica in log order."""
     if not folder.path:
         return
     place = (folder.broker, folder.topic, folder.partition)
     if by_batch:
         # first: what is flushed from now on is none of ours
-        before = _Stored.of(folder, points_of)
+        before = _Stored.of(folder, dir_of)
         yield from _missing_head(place, folder)
         is_compacted = was_compacted(folder.path)
         yield from _batch_rows(place, read_log(folder.path), before, is_compacted=is_compacted)
@@ -199,15 +210,16 @@ class _Stored:
     is_at_rest: bool = True
 
     @classmethod
-    def of(cls, folder: ReplicaFolder, points_of: _PointsOf = recovery_points) -> "_Stored":
-        points = points_of(str(Path(folder.path).parent)) or {}
+    def of(cls, folder: ReplicaFolder, dir_of: Callable[[str], _LogDir] = _LogDir.of) -> "_Stored":
+        place = Path(folder.path)
+        log_dir = dir_of(str(place.parent))
         files = []
         for path in segment_paths(folder.path):
             with suppress(FileNotFoundError):
                 found = path.stat()
                 files.append((path.name, found.st_size, found.st_mtime_ns))
-        flushed = points.get((folder.topic, folder.partition), 0)
-        return cls(folder, flushed, was_closed(folder.path), tuple(files))
+        flushed = log_dir.recovery_points.get((folder.topic, folder.partition), 0)
+        return cls(folder, flushed, place.name in log_dir.closed, tuple(files))
 
     def still(self) -> "_Stored":
         """What of it is true all the time: a broker lowers the recovery point before it truncates."""

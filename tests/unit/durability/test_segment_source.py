@@ -301,8 +301,9 @@ def test_folders_that_no_broker_makes_are_no_replicas(tmp_path: Path) -> None:
     assert [folder.path for folder in replica_folders({str(tmp_path): 1})] == [str(tmp_path / "t-0")]
 
 
-def test_the_recovery_points_of_a_log_dir_are_read_once_a_task(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("name", ["recovery_points", "closed_logs"])
+def test_what_a_log_dir_says_of_all_is_read_once_a_task(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     looks: list[str] = []
 
@@ -310,7 +311,7 @@ def test_the_recovery_points_of_a_log_dir_are_read_once_a_task(
         looks.append(log_dir)
         return {}
 
-    monkeypatch.setattr(segment_source, "recovery_points", look)
+    monkeypatch.setattr(segment_source, name, look)
     for number in range(9):
         (tmp_path / f"t-{number}").mkdir()
         (tmp_path / f"t-{number}" / "00000000000000000000.log").write_bytes(b"")
