@@ -4,14 +4,18 @@ Reads small files here and segments on workers. A folder that is none of the clu
 compared: brokers leave such ones when a partition moves away, or a topic was deleted while they were down.
 """
 
+import functools
 import re
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow.compute as pc
+
 from holdfast.durability.cluster_look import TopicLook
+from holdfast.durability.flushed import Flushed, FlushedLogs
 from holdfast.durability.judge import EPOCHS_SCHEMA, FLUSHED_SCHEMA, MARKS_SCHEMA, MEMBERS_SCHEMA, SHORT_MAX
 from holdfast.durability.judged_cluster import JudgedCluster
 from holdfast.durability.log_dir_files import (
@@ -20,7 +24,6 @@ from holdfast.durability.log_dir_files import (
     RECOVERY_POINTS,
     closed_logs,
     high_watermarks,
-    leader_epochs,
     log_start,
     log_starts,
     node_properties,
@@ -28,10 +31,10 @@ from holdfast.durability.log_dir_files import (
     topic_id_of,
     was_stopped_cleanly,
 )
+from holdfast.durability.power_cuts import OPEN_COLUMNS, OpenRow, Replica, must_be_whole, surely_in_sync
 from holdfast.durability.read_here import replicas_here
 from holdfast.durability.scale import Little, Scale
 from holdfast.durability.segments import (
-    ReplicaFolder,
     has_batches,
     has_replicas,
     replica_folders,
@@ -42,8 +45,6 @@ from holdfast.durability.stray_records import StrayReader, Strays
 #: Brokers write the checkpoint every 5 s (`replica.high.watermark.checkpoint.interval.ms`).
 _FIRST_MARKS_S = 8.0
 _PAUSE_S = 0.25
-#: No offset is so large.
-_BEHIND_ALL = (1 << 63) - 1
 
 #: As Kafka writes an id.
 _ID = "[A-Za-z0-9_-]{22}"
@@ -59,8 +60,8 @@ class _Found:
     marks: list[tuple[int, str, int, int]] = field(default_factory=list)
     #: of replicas that there should be, wherever their folders are
     told_marks: dict[tuple[int, str, int], int] = field(default_factory=dict)
-    #: (folder, what of it was flushed, whether that is all), where there is something flushed
-    flushed: list[tuple[ReplicaFolder, int, bool]] = field(default_factory=list)
+    #: of replicas of which something is
+    flushed: list[Flushed] = field(default_factory=list)
     #: folders that are compared
     paths: list[str] = field(default_factory=list)
     #: folders of replicas that the metadata does not have, and of other topics of the same name
@@ -75,8 +76,8 @@ class _Found:
     #: with records of which nothing is known to be flushed nor committed
     unknown: list[str] = field(default_factory=list)
     without_id: list[str] = field(default_factory=list)
-    #: (place, folder): by the log dir's checkpoint or the leader epochs it begins behind what its files hold
-    beginning_late: list[tuple[_Place, str]] = field(default_factory=list)
+    #: (replica, folder): by the log dir's checkpoint or leader epochs it begins behind what its files hold
+    beginning_late: list[tuple[Replica, str]] = field(default_factory=list)
     #: directory id -> log dirs
     directories: dict[str, list[str]] = field(default_factory=dict)
     #: (broker, topic, partition) -> folders
@@ -116,39 +117,37 @@ def replica_tables(
     for broker, path in paths:
         _look_into(found, broker, path, looks, members, cluster_id)
     found.marks += [(*place, mark) for place, mark in found.told_marks.items() if place not in found.places]
-    epochs = _epochs(found)
     folders = ",".join(there or (f"{broker}={path}" for broker, path in paths))
     if isinstance(scale, Little):
-        batches = scale.table(spark, replicas_here(folders, looks, found.paths))
+        here = replicas_here(folders, looks, found.paths)
+        rows = here.filter(pc.is_null(here["damaged"])).select(OPEN_COLUMNS).to_pylist()
+        batches = scale.table(spark, here)
     else:
         read = spark.read.format("holdfast.segments").option("rows", "batches")
         read = read.option("topics", ",".join(sorted(looks))).option("folders", "\n".join(found.paths))
         # several rules look at it, and files of a live broker change
         batches = read.load(folders).cache()
-        batches.count()
+        rows = [row.asDict() for row in batches.where("damaged IS NULL").select(*OPEN_COLUMNS).collect()]
     later = cluster.look(looks)
     _pass_over_what_is_gone(found)
-    # a log that was truncated since had other epochs when its batches were read
-    truncated_since = epochs.difference(_epochs(found))
-    _look_for_late_starts(found, cluster)
-    _look_for_lost_marks(found, {place for place, is_in_sync in members.items() if is_in_sync})
+    epochs = _with_what_is_still_flushed(found)
+    in_sync = {place for place, is_in_sync in members.items() if is_in_sync}
+    still_in_sync = {place for place in in_sync if _is_in_sync(later, *place)}
+    _look_for_late_starts(found, cluster, still_in_sync)
+    _look_for_lost_marks(found, in_sync)
+    surely_so = surely_in_sync(
+        still_in_sync,
+        [OpenRow(**row) for row in rows],
+        must_be_whole(found.marks, [one.row for one in found.flushed]),
+        {place: paths[0] for place, paths in found.places.items()},
+        lambda: _in_sync_now(cluster, looks, still_in_sync),
+    )
     return {
         "replica": batches,
-        "flushed": scale.rows(
-            spark,
-            [
-                (one.broker, one.topic, one.partition, _BEHIND_ALL if is_closed else until)
-                for one, until, is_closed in found.flushed
-            ],
-            FLUSHED_SCHEMA,
-        ),
+        "flushed": scale.rows(spark, [one.row for one in found.flushed], FLUSHED_SCHEMA),
         "marks": scale.rows(spark, found.marks, MARKS_SCHEMA),
-        "epochs": scale.rows(spark, sorted(epochs - truncated_since, key=str), EPOCHS_SCHEMA),
-        "members": scale.rows(
-            spark,
-            [(*place, is_in_sync and _is_in_sync(later, *place)) for place, is_in_sync in members.items()],
-            MEMBERS_SCHEMA,
-        ),
+        "epochs": scale.rows(spark, sorted(epochs, key=str), EPOCHS_SCHEMA),
+        "members": scale.rows(spark, [(*place, place in surely_so) for place in members], MEMBERS_SCHEMA),
         "strays": Strays(
             StrayReader(dict(log_dirs), is_foreign), lambda rows: scale.table(spark, rows), is_told
         ),
@@ -188,7 +187,7 @@ def _look_into(
         found.doubts.append(
             f"{path} of broker {broker} has no whole {LOG_STARTS}: where logs begin is not known"
         )
-    compared, closed = len(found.paths), closed_logs(path)
+    compared, logs = len(found.paths), FlushedLogs(flushed or {}, closed_logs(path))
     for folder in replica_folders({path: broker}, frozenset(looks)):
         place = (broker, folder.topic, folder.partition)
         topic_id = topic_id_of(folder.path)
@@ -201,10 +200,11 @@ def _look_into(
             continue  # two would be compared as one log
         found.paths.append(folder.path)
         if _hidden_from(folder.path, (starts or {}).get(place[1:], 0)):
-            found.beginning_late.append((place[1:], folder.path))
+            found.beginning_late.append((place, folder.path))
         if topic_id is None and has_batches(folder.path):
             found.without_id.append(folder.path)
-        until, is_closed = (flushed or {}).get(place[1:], 0), Path(folder.path).name in closed
+        kept = Flushed.of(folder, lambda _: logs)
+        until = kept.until
         if marks is not None and place[1:] in marks:
             found.marks.append((*place, marks[place[1:]]))
             if until > marks[place[1:]] == 0:
@@ -213,9 +213,9 @@ def _look_into(
             found.without_marks.append(folder.path)
         elif marks is not None and has_batches(folder.path):
             found.unknown.append(folder.path)
-        if until or is_closed:
-            found.flushed.append((folder, until, is_closed))
-        if until and leader_epochs(folder.path) is None:
+        if until or kept.is_closed:
+            found.flushed.append(kept)
+        if until and kept.epochs is None:
             found.without_epochs.append(folder.path)
 
     is_missing = was_stopped_cleanly(path) and not (Path(path) / RECOVERY_POINTS).exists()
@@ -292,25 +292,34 @@ def _may_come(
     return is_new and bool(there)
 
 
-def _epochs(found: _Found) -> set[_EpochRow]:
-    """What the leader epoch checkpoints say now of what was flushed."""
-    rows: set[_EpochRow] = set()
-    for folder, until, _ in found.flushed:
-        epochs = leader_epochs(folder.path)
-        if epochs is None:
-            continue
-        place = (folder.broker, folder.topic, folder.partition)
-        if not epochs:
-            # a doubled row alone: what lies below it is being deleted
-            rows.add((*place, None, log_start(folder.path) or 0, None, until))
-        # where the next one begins, unless that is behind all that is compared
-        ends = [*(start if start < until else None for _, start in epochs[1:]), None]
-        rows.update(
-            (*place, epoch, start, end, until)
-            for (epoch, start), end in zip(epochs, ends, strict=False)
-            if start < until
-        )
-    return rows
+def _with_what_is_still_flushed(found: _Found) -> set[_EpochRow]:
+    """What the leader epoch checkpoints say of it, before and after the batches were read: a log that was
+    truncated meanwhile had other epochs, and less of it was flushed all the time."""
+    before, dir_of = found.flushed, functools.cache(FlushedLogs.of)
+    found.flushed = [one.still(dir_of) for one in before]
+    return {
+        row
+        for had, has in zip(before, found.flushed, strict=True)
+        for row in _epochs(replace(had, until=has.until)) & _epochs(has)
+    }
+
+
+def _epochs(flushed: Flushed) -> set[_EpochRow]:
+    """What a leader epoch checkpoint says of what was flushed."""
+    folder, until, epochs = flushed.folder, flushed.until, flushed.epochs
+    if epochs is None:
+        return set()
+    place = (folder.broker, folder.topic, folder.partition)
+    if not epochs:
+        # a doubled row alone: what lies below it is being deleted
+        return {(*place, None, log_start(folder.path) or 0, None, until)}
+    # where the next one begins, unless that is behind all that is compared
+    ends = [*(start if start < until else None for _, start in epochs[1:]), None]
+    return {
+        (*place, epoch, start, end, until)
+        for (epoch, start), end in zip(epochs, ends, strict=False)
+        if start < until
+    }
 
 
 def _pass_over_what_is_gone(found: _Found) -> None:
@@ -325,17 +334,28 @@ def _is_in_sync(looks: Mapping[str, TopicLook], broker: int, topic: str, index: 
     )
 
 
-def _look_for_late_starts(found: _Found, cluster: JudgedCluster) -> None:
-    """Records are deleted in the leader's log first: only after an election may a replica know more."""
+def _in_sync_now(
+    cluster: JudgedCluster, looks: Mapping[str, TopicLook], places: Collection[Replica]
+) -> set[Replica]:
+    later = cluster.look(looks)
+    return {place for place in places if _is_in_sync(later, *place)}
+
+
+def _look_for_late_starts(found: _Found, cluster: JudgedCluster, in_sync: Collection[Replica]) -> None:
+    """Each replica deletes old segments of its own accord, and says first where its log begins then. A broker
+    that is killed in between has both, until it starts again, and is in sync no more."""
+    found.beginning_late = [(place, folder) for place, folder in found.beginning_late if place in in_sync]
     if not found.beginning_late:
         return
     kept = []
     for place, folder in found.beginning_late:
-        start = (log_starts(str(Path(folder).parent)) or {}).get(place, 0)
+        start = (log_starts(str(Path(folder).parent)) or {}).get(place[1:], 0)
         kept.append((place, folder, _hidden_from(folder, start)))
-    ranges = cluster.ranges({topic for (topic, _), _ in found.beginning_late})
+    ranges = cluster.ranges({topic for (_, topic, _), _ in found.beginning_late})
     served = {(item.topic, item.partition): item.start for item in ranges}
-    found.beginning_late = [(place, folder) for place, folder, start in kept if start > served.get(place, 0)]
+    found.beginning_late = [
+        (place, folder) for place, folder, start in kept if start > served.get(place[1:], 0)
+    ]
 
 
 def _look_for_lost_marks(found: _Found, in_sync: set[tuple[int, str, int]]) -> None:

@@ -9,9 +9,9 @@ Decoding is `durability.segments`, which shares nothing with the broker. What ca
 
 import functools
 import os
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from heapq import heapreplace
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,8 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from holdfast.durability.files_on_workers import check_log_dir
-from holdfast.durability.log_dir_files import closed_logs, log_start, recovery_points, was_compacted
+from holdfast.durability.flushed import Flushed, FlushedLogs, LogDirOf
+from holdfast.durability.log_dir_files import log_start, was_compacted
 from holdfast.durability.read_options import check_names
 from holdfast.durability.segments import (
     Gone,
@@ -139,7 +140,7 @@ class SegmentsReader(DataSourceReader):
         schema = arrow_schema(BATCH_SCHEMA if self._by_batch else RECORD_SCHEMA)
         rows: list[tuple[Any, ...]] = []
         # once for each log dir: with some thousand replicas each look would be at some thousand lines
-        dir_of = functools.cache(_LogDir.of)
+        dir_of = functools.cache(FlushedLogs.of)
         for folder in partition.folders:
             check_log_dir(folder.path)
             for row in folder_rows(folder, by_batch=self._by_batch, dir_of=dir_of):
@@ -162,24 +163,11 @@ def grouped(sizes: Mapping[ReplicaFolder, int], min_groups: int) -> list[tuple[R
     return [tuple(sorted(group)) for _, _, group in sorted(heap, key=lambda item: item[1]) if group]
 
 
-@dataclass(frozen=True, slots=True)
-class _LogDir:
-    """What a log dir says of all its replicas."""
-
-    recovery_points: Mapping[tuple[str, int], int]
-    #: names of folders
-    closed: Container[str]
-
-    @classmethod
-    def of(cls, path: str) -> "_LogDir":
-        return cls(recovery_points(path) or {}, closed_logs(path))
-
-
 def folder_rows(
     folder: ReplicaFolder,
     *,
     by_batch: bool,
-    dir_of: Callable[[str], _LogDir] = _LogDir.of,
+    dir_of: LogDirOf = FlushedLogs.of,
 ) -> Iterator[tuple[Any, ...]]:
     """The rows of one replica in log order."""
     if not folder.path:
@@ -198,38 +186,35 @@ def folder_rows(
 
 @dataclass(frozen=True, slots=True)
 class _Stored:
-    """What a broker says that the disk has of a replica."""
+    """What a broker says that the disk has of a replica, and what of it is there."""
 
-    folder: ReplicaFolder
-    #: what lies below was flushed
-    flushed: int
-    #: all was flushed, and the broker has not begun with the log again
-    is_closed: bool
+    flushed: Flushed
     #: names, sizes and times of the segments, by which it is seen whether they were at rest
     files: tuple[tuple[str, int, int], ...]
     is_at_rest: bool = True
 
     @classmethod
-    def of(cls, folder: ReplicaFolder, dir_of: Callable[[str], _LogDir] = _LogDir.of) -> "_Stored":
-        place = Path(folder.path)
-        log_dir = dir_of(str(place.parent))
-        files = []
-        for path in segment_paths(folder.path):
-            with suppress(FileNotFoundError):
-                found = path.stat()
-                files.append((path.name, found.st_size, found.st_mtime_ns))
-        flushed = log_dir.recovery_points.get((folder.topic, folder.partition), 0)
-        return cls(folder, flushed, place.name in log_dir.closed, tuple(files))
+    def of(cls, folder: ReplicaFolder, dir_of: LogDirOf = FlushedLogs.of) -> "_Stored":
+        return cls(Flushed.of(folder, dir_of), _files(folder.path))
 
     def still(self) -> "_Stored":
-        """What of it is true all the time: a broker lowers the recovery point before it truncates."""
-        later = _Stored.of(self.folder)
-        return replace(
-            later,
-            flushed=min(self.flushed, later.flushed),
-            is_closed=self.is_closed and later.is_closed,
-            is_at_rest=later.files == self.files and Path(self.folder.path).is_dir(),
-        )
+        """What of it is true all the time."""
+        folder = self.flushed.folder.path
+        flushed, files = self.flushed.still(), _files(folder)
+        return _Stored(flushed, files, files == self.files and Path(folder).is_dir())
+
+    def has(self, offset: int) -> bool:
+        """It was flushed there."""
+        return self.flushed.is_closed or offset < self.flushed.until
+
+
+def _files(folder: str) -> tuple[tuple[str, int, int], ...]:
+    files = []
+    for path in segment_paths(folder):
+        with suppress(FileNotFoundError):
+            found = path.stat()
+            files.append((path.name, found.st_size, found.st_mtime_ns))
+    return tuple(files)
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,6 +283,8 @@ def _batch_rows(
             continue
         if found is None:
             yield (*place, end, None, None, None, None, False, 0, path.name, 0, None)
+            if is_compacted:
+                held = (end, path.name, 0)  # the batches before it may be gone
             continue
         if isinstance(found, Torn):
             of_batch: tuple[Any, ...] = (end, None, None, None, None)
@@ -326,7 +313,7 @@ def _rows_before_a_batch(
     """Of what cannot be read and has a readable batch behind it."""
     last = stored.still() if any(one.is_blank for one in unreadable) else stored
     for one in unreadable:
-        is_sure = not one.is_blank or last.is_closed or one.of_batch[0] < last.flushed
+        is_sure = not one.is_blank or last.has(one.of_batch[0])
         yield (*place, *one.of_batch, True if is_sure else None, *one.rest)
 
 
@@ -337,7 +324,7 @@ def _rows_at_the_end(
     truncates, unless it was flushed."""
     last = stored.still()
     for one in unreadable:
-        yield (*place, *one.of_batch, last.is_closed or one.of_batch[0] < last.flushed, *one.rest)
+        yield (*place, *one.of_batch, last.has(one.of_batch[0]), *one.rest)
 
 
 def _missing_tail(
@@ -346,12 +333,12 @@ def _missing_tail(
     """A row where the log ends, when more of it was flushed: damaged after a clean stop, else NULL, as a log
     that began anew when its broker was killed may look so."""
     end, segment, position = held
-    if end >= stored.flushed:
+    if end >= stored.flushed.until:
         return
     last = stored.still()
-    if end < last.flushed and last.is_at_rest:
-        problem = f"the log ends at {end}, and was flushed up to {last.flushed}"
-        is_damaged = True if last.is_closed else None
+    if end < last.flushed.until and last.is_at_rest:
+        problem = f"the log ends at {end}, and was flushed up to {last.flushed.until}"
+        is_damaged = True if last.flushed.is_closed else None
         yield (*place, end, None, None, None, None, is_damaged, None, segment, position, problem)
 
 

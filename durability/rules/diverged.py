@@ -1,4 +1,7 @@
-"""Rules 16 and 17: below their high watermarks two replicas hold different batches, or one has a hole."""
+"""Rules 16 and 17: below their high watermarks two replicas hold different batches, or one has a hole.
+
+Where nothing was committed before files were read, a replica may be truncated and filled again meanwhile.
+"""
 
 from holdfast.durability.rules.rule import NO_SEND, Looks, Rule
 
@@ -56,7 +59,9 @@ RULE = Rule(
         LEFT JOIN marks USING (broker, topic, partition)
         LEFT JOIN flushed USING (broker, topic, partition)
         LEFT JOIN members USING (broker, topic, partition)
+        LEFT JOIN ends USING (topic, partition)
         WHERE next_offset < base_offset AND problem IS NULL AND follows_a_batch
-          AND (is_in_sync OR next_offset < flushed_offset
+          AND ((is_in_sync AND next_offset <= greatest(settled_end, high_watermark))
+               OR next_offset < flushed_offset
                OR (base_offset < high_watermark AND last_offset IS NOT NULL))""",
 )

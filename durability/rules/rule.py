@@ -16,8 +16,8 @@ Views that the queries read:
 - `replica`, `marks`: batches of replica segment files, and each replica's high watermark. A row with a
   `problem` cannot be read; `damaged` is NULL where a power cut may have left it so. An empty segment is a row
   with nothing but its first offset.
-- `flushed`: broker, topic, partition, flushed_offset: below it a replica was flushed; behind every offset
-  after a clean stop.
+- `flushed`: broker, topic, partition, flushed_offset: below it a replica was flushed all the time that files
+  were read; behind every offset after a clean stop.
 - `epochs`: broker, topic, partition, epoch, start_offset, end_offset, flushed_offset: rows of replicas'
   leader epoch checkpoints; end_offset is where the next epoch begins, NULL of the last one. Below
   flushed_offset a checkpoint is as new as the log. A checkpoint without rows is one of epoch NULL.
@@ -31,7 +31,7 @@ Views that the queries read:
   leader_epoch, value_crc32c, producer, pseq: a record that a consumer was given (`durability.poll_files`), in
   the order of line and nth; without a name when its value is none of a ledger. `all_sends` is there, too.
 - `members`: broker, topic, partition, is_in_sync: replicas that there should be, of brokers whose log
-  dirs are known.
+  dirs are known; not in sync where a power cut may have left something (`durability.power_cuts`).
 """
 
 from dataclasses import dataclass

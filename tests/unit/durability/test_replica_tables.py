@@ -1,12 +1,20 @@
-"""What of a log dir is waited for, as its broker has begun to write to it only now."""
+"""What is made of log dirs whose brokers go on, and what of them is waited for."""
 
+import time
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 pytest.importorskip("pyspark", reason="needs the extra `spark`")
 
+from holdfast.durability import read_here, replica_tables
+from holdfast.durability.cluster_look import PartitionLook, TopicLook
+from holdfast.durability.read_options import OffsetRange
 from holdfast.durability.replica_tables import marks_of
+from holdfast.durability.scale import Little
+from holdfast.protocol.record_batch import Record, encode_batch
 
 PLACE = ("t", 0)
 MARKS = "0\n1\nt 0 7\n"
@@ -68,3 +76,121 @@ def test_those_of_a_replica_that_holds_nothing_flushed_are_not(tmp_path: Path) -
     pauses: list[float] = []
     assert marks_of(folder(tmp_path), [PLACE], {("other", 0): 3}, pauses.append) == {("other", 0): 3}
     assert pauses == []
+
+
+class Rows(Little):
+    """Tables as they come, without Spark."""
+
+    def table(self, spark: Any, rows: Any) -> Any:
+        return rows
+
+    def rows(self, spark: Any, rows: Iterable[Sequence[Any]], schema: str) -> Any:
+        return list(rows)
+
+
+class Cluster:
+    """Of one partition, with these brokers in the ISR whenever it is asked."""
+
+    def __init__(self, *isrs: tuple[int, ...], start: int = 0) -> None:
+        self._isrs = list(isrs)
+        self._start = start
+
+    def look(self, topics: Any) -> dict[str, TopicLook]:
+        isr = self._isrs.pop(0) if len(self._isrs) > 1 else self._isrs[0]
+        return {"t": TopicLook("", {0: PartitionLook((1, 2), isr)})}
+
+    def ranges(self, topics: Any) -> list[OffsetRange]:
+        return [OffsetRange("t", 0, self._start, 100)]
+
+
+def batch(base: int, size: int = 1) -> bytes:
+    return encode_batch([Record(base, 1, None, b"v" * size)], base_offset=base, leader_epoch=1)
+
+
+def stored(log_dir: Path, content: bytes, *, point: int, mark: int = 0, epochs: str = "0\n1\n1 0\n") -> None:
+    (log_dir / "t-0").mkdir(exist_ok=True)
+    (log_dir / "t-0" / f"{0:020}.log").write_bytes(content)
+    (log_dir / "t-0" / "leader-epoch-checkpoint").write_text(epochs)
+    (log_dir / "recovery-point-offset-checkpoint").write_text(f"0\n1\nt 0 {point}\n")
+    (log_dir / "replication-offset-checkpoint").write_text(f"0\n1\nt 0 {mark}\n")
+    (log_dir / "meta.properties").write_text("node.id=1\ncluster.id=c\n")
+
+
+def tables_of(log_dir: Path, cluster: Any) -> dict[str, Any]:
+    return replica_tables.replica_tables(
+        *(None, Rows(), {1: str(log_dir)}, cluster.look(()), "c"),
+        is_foreign=False,
+        is_told=lambda: True,
+        cluster=cluster,
+    )
+
+
+def test_what_is_truncated_and_filled_again_while_it_is_read_was_not_flushed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = b"".join(map(batch, range(9)))
+    stored(tmp_path, log, point=9)
+    read = read_here.replicas_here
+
+    def truncate(*asked: Any) -> Any:
+        rows = read(*asked)
+        stored(tmp_path, log, point=8, epochs="0\n2\n1 0\n2 3\n")
+        return rows
+
+    monkeypatch.setattr(replica_tables, "replicas_here", truncate)
+    tables = tables_of(tmp_path, Cluster((1, 2)))
+    assert tables["flushed"] == [(1, "t", 0, 3)]
+    assert tables["epochs"] == [(1, "t", 0, 1, 0, None, 3)]
+
+
+BLANK = batch(1, 2000)[:600] + bytes(len(batch(1, 2000)) - 600)
+TORN = batch(0) + BLANK + batch(2)
+
+
+@pytest.mark.parametrize(
+    ("mark", "isrs", "then", "is_in_sync", "is_waited_for"),
+    [
+        (3, [(1, 2)], TORN, True, True),
+        (3, [(1, 2), (1, 2), (2,)], TORN, False, True),
+        (3, [(1, 2)], batch(0), False, True),
+        (3, [(1, 2)], batch(0) + batch(1) + batch(2), False, True),
+        (1, [(1, 2)], TORN, True, False),
+        (3, [(2,)], TORN, False, False),
+    ],
+    ids=[
+        "its broker is there", "its broker was dead", "its broker truncates it", "and fetches it",
+        "above the mark", "out of sync",
+    ],
+)  # fmt: skip
+def test_a_replica_with_what_a_power_cut_leaves_is_in_sync_when_it_stays_so(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    mark: int,
+    isrs: list[tuple[int, ...]],
+    then: bytes,
+    is_in_sync: bool,
+    is_waited_for: bool,
+) -> None:
+    stored(tmp_path, TORN, point=0, mark=mark)
+    pauses: list[float] = []
+
+    def wait(seconds: float) -> None:
+        pauses.append(seconds)
+        stored(tmp_path, then, point=0, mark=mark)
+
+    monkeypatch.setattr(time, "sleep", wait)
+    tables = tables_of(tmp_path, Cluster(*isrs))
+    assert tables["members"] == [(1, "t", 0, is_in_sync)]
+    assert bool(pauses) == is_waited_for
+
+
+@pytest.mark.parametrize(
+    ("isr", "start", "is_doubt"), [((1, 2), 0, True), ((1, 2), 5, False), ((2,), 0, False)]
+)
+def test_a_replica_may_have_deleted_more_than_is_served_before_it_died(
+    tmp_path: Path, isr: tuple[int, ...], start: int, is_doubt: bool
+) -> None:
+    stored(tmp_path, b"".join(map(batch, range(9))), point=9, mark=9)
+    (tmp_path / "log-start-offset-checkpoint").write_text("0\n1\nt 0 5\n")
+    doubts = tables_of(tmp_path, Cluster(isr, start=start))["doubts"]
+    assert any("begin behind records that are served" in doubt for doubt in doubts) == is_doubt

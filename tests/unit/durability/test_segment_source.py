@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("pyspark", reason="needs the extra `spark`")
 
-from holdfast.durability import segment_source
+from holdfast.durability import flushed, segment_source
 from holdfast.durability.segment_source import BATCH_SCHEMA, folder_rows, grouped
 from holdfast.durability.segments import ReplicaFolder, replica_folders
 from holdfast.protocol.record_batch import Record, encode_batch
@@ -96,6 +96,15 @@ def test_a_log_that_ends_before_what_was_flushed_is_damage_or_begins_anew(
     assert damage(tmp_path, *segments, flushed=15) == [(end, None)]
     close(tmp_path)
     assert damage(tmp_path, *segments, flushed=15) == [(end, True)]
+
+
+def test_of_a_log_that_was_compacted_an_empty_segment_says_where_it_ends(tmp_path: Path) -> None:
+    """The last batches before it may be gone."""
+    (tmp_path / "t-0").mkdir()
+    (tmp_path / "t-0" / "cleaner-offset-checkpoint").write_text("0\n1\n0 15\n")
+    close(tmp_path)
+    assert damage(tmp_path, (0, FIRST), (15, b""), flushed=15) == []
+    assert damage(tmp_path, (0, FIRST), (15, b""), flushed=20) == [(15, True)]
 
 
 def test_a_log_that_begins_behind_its_recovery_point_began_anew(tmp_path: Path) -> None:
@@ -311,7 +320,7 @@ def test_what_a_log_dir_says_of_all_is_read_once_a_task(
         looks.append(log_dir)
         return {}
 
-    monkeypatch.setattr(segment_source, name, look)
+    monkeypatch.setattr(flushed, name, look)
     for number in range(9):
         (tmp_path / f"t-{number}").mkdir()
         (tmp_path / f"t-{number}" / "00000000000000000000.log").write_bytes(b"")
