@@ -9,9 +9,11 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from holdfast.durability.log_dir_files import was_compacted
+from holdfast.durability.judge import sample_of
+from holdfast.durability.log_dir_files import topic_id_of, was_compacted
+from holdfast.durability.rules import findings_sql
 from holdfast.durability.segments import replica_folders
-from holdfast.durability.verdict import FORBIDDEN, Verdict
+from holdfast.durability.verdict import FORBIDDEN, SAMPLES_MAX, Verdict
 
 #: Whether a topic was compacted in its present life; None when that is not known.
 WasCompacted = Callable[[str], bool | None]
@@ -44,10 +46,14 @@ class _Excuse:
 
 
 def with_compaction(
-    spark: Any, verdict: Verdict, log_dirs: Mapping[int, str], was_compacted_once: WasCompacted
+    spark: Any,
+    verdict: Verdict,
+    log_dirs: Mapping[int, str],
+    topic_ids: Mapping[str, str],
+    was_compacted_once: WasCompacted,
 ) -> Verdict:
     """The verdict, inconclusive when compaction may have done all that is wrong; when some of it, in doubt
-    and without that."""
+    and without that. `topic_ids`: as the cluster has them."""
     if not any(verdict.counts.get(name) for name in _BY_COMPACTION):
         return verdict
     found: dict[str, dict[str, Any]] = {}
@@ -56,7 +62,7 @@ def with_compaction(
     excuses = {
         topic: excuse
         for topic, rows in found.items()
-        if (excuse := _excuse(topic, rows, log_dirs, was_compacted_once)) is not None
+        if (excuse := _excuse(topic, rows, log_dirs, topic_ids.get(topic), was_compacted_once)) is not None
     }
     reasons = [excuse.reason for excuse in excuses.values()]
     if not reasons:
@@ -67,18 +73,34 @@ def with_compaction(
             counts[name] -= found[topic][name].found
     if not any(counts.get(name) for name in FORBIDDEN):
         return replace(verdict, inconclusive=(*verdict.inconclusive, *reasons))
-    samples = {
-        name: [row for row in rows if row["topic"] not in excuses or name not in excuses[row["topic"]].names]
-        for name, rows in verdict.samples.items()
-    }
-    return replace(verdict, counts=counts, samples=samples, doubts=(*verdict.doubts, *reasons))
+    return replace(
+        verdict, counts=counts, samples=_samples(spark, excuses), doubts=(*verdict.doubts, *reasons)
+    )
+
+
+def _samples(spark: Any, excuses: Mapping[str, _Excuse]) -> dict[str, list[dict[str, Any]]]:
+    """Taken again of what is not excused: those of the verdict may all be."""
+    # names that a cluster has need no quoting
+    excused = " OR ".join(
+        f"topic = '{topic}' AND class = '{name}'"
+        for topic, excuse in excuses.items()
+        for name in sorted(excuse.names)
+    )
+    samples: dict[str, list[dict[str, Any]]] = {}
+    for row in spark.sql(findings_sql(SAMPLES_MAX, where=f"NOT ({excused})")).collect():
+        samples.setdefault(row["class"], []).append(sample_of(row))
+    return samples
 
 
 def _excuse(
-    topic: str, rows: Mapping[str, Any], log_dirs: Mapping[int, str], was_compacted_once: WasCompacted
+    topic: str,
+    rows: Mapping[str, Any],
+    log_dirs: Mapping[int, str],
+    topic_id: str | None,
+    was_compacted_once: WasCompacted,
 ) -> _Excuse | None:
     """None when what was found says something."""
-    known = True if _has_compacted_replica(log_dirs, topic) else was_compacted_once(topic)
+    known = True if _has_compacted_replica(log_dirs, topic, topic_id) else was_compacted_once(topic)
     if known:
         reason = f"{topic} was compacted before: records were removed on purpose, and it is not judged"
         return _Excuse(reason, frozenset(rows))
@@ -94,13 +116,15 @@ def _excuse(
     return None
 
 
-def _has_compacted_replica(log_dirs: Mapping[int, str], topic: str) -> bool:
-    """As far as it can be seen: a loss is one, too, when a disk is gone."""
+def _has_compacted_replica(log_dirs: Mapping[int, str], topic: str, topic_id: str | None) -> bool:
+    """As far as it can be seen: a loss is one, too, when a disk is gone. Folders of an earlier topic of the
+    name say nothing of this one."""
     dirs = {path: broker for broker, text in log_dirs.items() for path in text.split(",")}
     for path, broker in dirs.items():
         with suppress(OSError):
             if any(
-                was_compacted(folder.path) for folder in replica_folders({path: broker}, frozenset((topic,)))
+                was_compacted(folder.path) and topic_id_of(folder.path) in (None, topic_id)
+                for folder in replica_folders({path: broker}, frozenset((topic,)))
             ):
                 return True
     return False

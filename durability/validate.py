@@ -250,7 +250,7 @@ def _compared(
             )
             verdict = _with_later(_with_expired(verdict, totals, expired, ranges), settled, ranges)
             _check_same_topics(cluster, topics, verdict)
-            verdict = _explained(spark, options, cluster, verdict, totals, elections, was_compacted)
+            verdict = _explained(spark, options, cluster, verdict, totals, topics, elections, was_compacted)
         others = tables["strays"].doubts if tables else ()
         verdict = replace(verdict, doubts=(*verdict.doubts, *of_no_clock, *others))
         if options.tables is not None:
@@ -275,11 +275,13 @@ def _explained(
     cluster: JudgedCluster,
     verdict: Verdict,
     totals: Totals,
+    topics: Mapping[str, TopicLook],
     elections: Elections,
     was_compacted: WasCompacted,
 ) -> Verdict:
     """The verdict with what compaction may have done, where to look, and what became of lost records."""
-    verdict = with_compaction(spark, verdict, options.log_dirs, was_compacted)
+    ids = {name: topic.topic_id for name, topic in topics.items()}
+    verdict = with_compaction(spark, verdict, options.log_dirs, ids, was_compacted)
     verdict = with_unnamed_topics(verdict, totals.topic_ids)
     verdict = with_places(verdict, options.log_dirs)
     reason_of = cluster.reason_of

@@ -133,8 +133,8 @@ _COMPARED = """
        array_sort(collect_list(CASE WHEN has_open AND NOT coalesce(is_in_sync, false)
                                THEN struct(topic, partition, broker) END)) AS open"""
 _OF_REPLICAS = f"""
-FROM (SELECT *, coalesce(is_in_sync AND coalesce(log_end, 0) < least(high_watermark, served_end), false)
-                    AS lacks_served
+FROM (SELECT *, coalesce(is_in_sync AND coalesce(log_end, 0) < high_watermark
+                         AND coalesce(log_end, 0) < served_end, false) AS lacks_served
 FROM (SELECT broker, topic, partition, high_watermark, count(last_offset) AS batches,
              count_if(last_offset < high_watermark AND problem IS NULL) AS compared,
              bool_or(is_there) AS is_there, max({END_OF_ROW}) AS log_end,
@@ -194,14 +194,14 @@ def needs_sql(rules: Sequence[Rule], table: str, *more: str) -> str:
     return f"SELECT {asked} FROM {table}"
 
 
-def findings_sql(samples_max: int, by: str = "class") -> str:
-    """Of view `violations`: exact counts by class, or by columns of which that is one, and at most
-    `samples_max` rows of each, in log order."""
+def findings_sql(samples_max: int, by: str = "class", where: str = "true") -> str:
+    """Of view `violations`, or its rows that are as `where` says: exact counts by class, or by columns of
+    which that is one, and at most `samples_max` rows of each, in log order."""
     return f"""
         SELECT * FROM (
             SELECT *, count(*) OVER (PARTITION BY {by}) AS total,
                    row_number() OVER (PARTITION BY {by}
                                       ORDER BY topic, partition, offset, producer, pseq) AS nth
-            FROM violations)
+            FROM violations WHERE {where})
         WHERE nth <= {samples_max}
         ORDER BY {by}, nth"""

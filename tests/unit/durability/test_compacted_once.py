@@ -1,5 +1,6 @@
 """What a topic was before is asked when something of it is missing."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -9,7 +10,8 @@ import pytest
 pytest.importorskip("pyspark", reason="needs the extra `spark`")
 
 from holdfast.durability.compacted_once import with_compaction
-from holdfast.durability.verdict import Verdict
+from holdfast.durability.rules import SHOWN
+from holdfast.durability.verdict import SAMPLES_MAX, Verdict
 
 LOST = Verdict(counts={"lost": 1}, samples={}, facts={})
 
@@ -24,13 +26,21 @@ class Found(NamedTuple):
 
 
 class Spark:
-    """Tells of what was found, without a hint one lost record."""
+    """Tells of what was found, without a hint one lost record, and of other violations (class, topic)."""
 
-    def __init__(self, *found: Found) -> None:
+    def __init__(self, *found: Found, others: Sequence[tuple[str, str]] = ()) -> None:
         self._found = found or (Found("t", "lost", 1, 1),)
+        self._rows = [*((row.name, row.topic) for row in self._found), *others]
 
     def sql(self, query: str) -> Any:
-        return SimpleNamespace(collect=lambda: self._found)
+        if "is_hole" in query:
+            return SimpleNamespace(collect=lambda: self._found)
+        rows = [
+            dict.fromkeys(SHOWN) | {"topic": topic, "class": name}
+            for name, topic in self._rows
+            if f"topic = '{topic}' AND class = '{name}'" not in query
+        ]
+        return SimpleNamespace(collect=lambda: rows)
 
 
 def samples(*places: tuple[str, str]) -> dict[str, list[dict[str, str]]]:
@@ -60,7 +70,8 @@ def test_only_what_compaction_may_have_done_is_in_doubt(
         counts[row.name] = counts.get(row.name, 0) + row.found
     places = [(row.name, row.topic) for row in found] + [(name, "t") for name in others]
     verdict = Verdict(counts=counts, samples=samples(*places), facts={})
-    judged = with_compaction(Spark(*found), verdict, {}, lambda topic: None)
+    spark = Spark(*found, others=[(name, "t") for name in others])
+    judged = with_compaction(spark, verdict, {}, {}, lambda topic: None)
     assert (judged.exit_code, {name: count for name, count in judged.counts.items() if count}) == (code, left)
     reasons = [*judged.inconclusive, *judged.doubts]
     assert [reason.split(":")[0] for reason in reasons] == ([] if left == counts and code == 4 else ["t"])
@@ -68,12 +79,28 @@ def test_only_what_compaction_may_have_done_is_in_doubt(
         assert {name for name, rows in judged.samples.items() if rows} == left.keys()
 
 
+def test_what_is_left_is_shown_when_all_samples_were_of_what_compaction_did() -> None:
+    spark = Spark(Found("t", "lost", 20, 20), Found("u", "lost", 1, 0))
+    verdict = Verdict(counts={"lost": 21}, samples=samples(*[("lost", "t")] * SAMPLES_MAX), facts={})
+    judged = with_compaction(spark, verdict, {}, {}, lambda topic: None)
+    assert [row["topic"] for row in judged.samples["lost"]] == ["u"]
+
+
 def test_a_log_dir_that_is_gone_hides_no_loss(tmp_path: Path) -> None:
-    assert with_compaction(Spark(), LOST, {1: str(tmp_path / "gone")}, lambda topic: False) == LOST
+    assert with_compaction(Spark(), LOST, {1: str(tmp_path / "gone")}, {}, lambda topic: False) == LOST
 
 
-def test_another_log_dir_tells_of_compaction_all_the_same(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("metadata", "code"),
+    [(None, 6), ("topic_id: now", 6), ("topic_id: earlier", 4)],
+    ids=["of which topic it is, is not known", "of this topic", "of an earlier one"],
+)
+def test_another_log_dir_tells_of_compaction_all_the_same(
+    tmp_path: Path, metadata: str | None, code: int
+) -> None:
     (tmp_path / "t-0").mkdir()
     (tmp_path / "t-0" / "cleaner-offset-checkpoint").write_text("")
-    found = with_compaction(Spark(), LOST, {1: f"{tmp_path / 'gone'},{tmp_path}"}, lambda topic: False)
-    assert found.exit_code == 6
+    if metadata is not None:
+        (tmp_path / "t-0" / "partition.metadata").write_text(f"version: 0\n{metadata}\n")
+    dirs = {1: f"{tmp_path / 'gone'},{tmp_path}"}
+    assert with_compaction(Spark(), LOST, dirs, {"t": "now"}, lambda topic: False).exit_code == code
