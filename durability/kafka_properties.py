@@ -56,7 +56,8 @@ def used_properties(given: Mapping[str, str], shared: Collection[str]) -> dict[s
 def without_secrets(text: str, given: Mapping[str, str]) -> str:
     """The text without passwords, keys and tokens of these properties, whole wherever they stand, and of
     their parts the words."""
-    whole, words = set(), set()
+    whole: set[str] = set()
+    words: set[str] = set()
     for name, value in given.items():
         if _SECRET.search(name):
             secrets, others = _in_jaas(value) if "jaas" in name.lower() else ({value}, {value})
@@ -66,7 +67,8 @@ def without_secrets(text: str, given: Mapping[str, str]) -> str:
     found += [rf"(?<!\w){re.escape(word)}(?!\w)" for word in words if not _PLAIN.fullmatch(word)]
     # one may begin within another, and what is hidden is not looked into again
     spans = sorted(match.span(1) for one in found for match in re.finditer(f"(?=({one}))", text))
-    parts, end = [], 0
+    parts: list[str] = []
+    end = 0
     for begin, behind in spans:
         if begin > end or not parts:
             parts += [text[end:begin], HIDDEN]
@@ -77,7 +79,8 @@ def without_secrets(text: str, given: Mapping[str, str]) -> str:
 def _in_jaas(value: str) -> tuple[set[str], set[str]]:
     """(values of options, as they are written and as they are meant; what else stands there that may be a
     part of one, as quotes may be missing)."""
-    secrets, others = set(), set()
+    secrets: set[str] = set()
+    others: set[str] = set()
     for nth, (option, *quoted, bare) in enumerate(_OF_JAAS.findall(value)):
         written = "".join(quoted) or bare
         meant = _ESCAPE.sub(_unescaped, written)
