@@ -42,7 +42,7 @@ def with_places(verdict: Verdict, log_dirs: Mapping[int, str]) -> Verdict:
 
 def with_tables(
     spark: Any,
-    folder: Path,
+    folder: str,
     verdict: Verdict,
     ranges: Sequence[OffsetRange],
     elections: Elections,
@@ -51,7 +51,7 @@ def with_tables(
     """The verdict, after its tables were written; with a note when that failed."""
     led = {(item.topic, item.partition): elections(item.topic, item.partition) for item in ranges}
     try:
-        write_tables(spark, folder, verdict.facts["runs"], led)
+        write_tables(spark, Path(folder), verdict.facts["runs"], led)
     except (OSError, *SPARK_ERRORS) as error:
         note = f"the tables in {folder} are not whole: {reason_of(error)}"
         return replace(verdict, notes=(*verdict.notes, note))

@@ -10,7 +10,6 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 from pyspark.sql import functions as F
@@ -255,9 +254,7 @@ def _compared(
         verdict = replace(verdict, doubts=(*verdict.doubts, *of_no_clock, *others))
         if options.tables is not None:
             with seconds.timed("tables", "Spark writes the tables"):
-                verdict = with_tables(
-                    spark, Path(options.tables), verdict, ranges, elections, cluster.reason_of
-                )
+                verdict = with_tables(spark, options.tables, verdict, ranges, elections, cluster.reason_of)
         return _with_files_passed_over(spark, verdict, options.ledger)
     except UnreadableLedger as error:
         return inconclusive(f"ledger: {error}")

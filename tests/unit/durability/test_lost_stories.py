@@ -51,7 +51,7 @@ def _never(*_: object) -> tuple[()]:
 
 
 BESIDE: dict[str, Callable[[MagicMock, Path, Callable[[Exception], str]], Verdict]] = {
-    "tables": lambda spark, folder, said: with_tables(spark, folder, LOST, (), _never, said),
+    "tables": lambda spark, folder, said: with_tables(spark, str(folder), LOST, (), _never, said),
     "stories": lambda spark, folder, said: with_stories(spark, LOST, {}, None, _never, said),
     "times": lambda spark, folder, said: with_times(spark, LOST, said),
     "report": lambda spark, folder, said: reported(spark, str(folder / "r"), LOST, said),
