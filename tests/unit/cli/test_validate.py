@@ -2,13 +2,14 @@
 
 import os
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
 from click.testing import CliRunner
 
 from holdfast.cli.validate import command, parse_log_dirs
-from holdfast.durability.verdict import inconclusive
+from holdfast.durability.verdict import Verdict, inconclusive
 
 
 def test_log_dirs_name_their_broker() -> None:
@@ -81,7 +82,12 @@ def test_packages_and_jars_may_have_spaces_between_them(
 ) -> None:
     run = pytest.importorskip("holdfast.durability.validate", exc_type=ImportError)
     seen = []
-    monkeypatch.setattr(run, "run", lambda options, *_: seen.append(options) or inconclusive("enough"))
+
+    def judged(options: Any, *_: Any) -> Verdict:
+        seen.append(options)
+        return inconclusive("enough")
+
+    monkeypatch.setattr(run, "run", judged)
     lines, jars = tmp_path / "sends.jsonl", [tmp_path / "a.jar", tmp_path / "b.jar"]
     for path in (lines, *jars):
         path.touch()
