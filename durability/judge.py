@@ -125,7 +125,7 @@ def judge(
         compared = spark.sql(COMPARED_SQL).first()
         facts |= _facts_of_replicas(compared, replicas_assigned)
         notes = short_notes(compared.short) + notes
-        doubts += _replicas_in_doubt(compared)
+        doubts += replicas_in_doubt(compared)
         if compared.compared == 0:
             doubts += (NOTHING_COMPARED,)
     return Verdict(counts=counts, samples=samples, facts=facts, notes=notes, doubts=doubts)
@@ -269,7 +269,7 @@ def notes_of(totals: Totals) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def _replicas_in_doubt(compared: Any) -> tuple[str, ...]:
+def replicas_in_doubt(compared: Any) -> tuple[str, ...]:
     """What a broker may leave for some seconds after a power cut, and later none."""
     found = (
         ([row for row in compared.short if row.lacks_served], "in sync lack what was below their marks"),

@@ -12,16 +12,21 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from holdfast.durability.arrow import Columns
 from holdfast.durability.beside_verdict import with_times
 from holdfast.durability.cluster_look import look
+from holdfast.durability.flushed import Flushed
 from holdfast.durability.judge import (
+    FLUSHED_SCHEMA,
     MARKS_SCHEMA,
+    MEMBERS_SCHEMA,
     NOTHING_COMPARED,
     judge,
     notes_of,
+    replicas_in_doubt,
     sample_of,
     short_notes,
 )
@@ -30,11 +35,12 @@ from holdfast.durability.ledger_files import UnreadableLedger, doubts_of_files, 
 from holdfast.durability.ledger_source import sizes_of
 from holdfast.durability.log_dir_files import high_watermarks
 from holdfast.durability.polls import read_all_polls
+from holdfast.durability.power_cuts import OPEN_COLUMNS, OpenRow, Replica, must_be_whole, surely_in_sync
 from holdfast.durability.read_options import parse_options
 from holdfast.durability.rules import COMPARED_BY_TOPIC_SQL, findings_sql
 from holdfast.durability.scale import MUCH
 from holdfast.durability.segment_source import BATCH_SCHEMA, arrow_schema, folder_rows
-from holdfast.durability.segments import parse_log_dirs, replica_folders
+from holdfast.durability.segments import ReplicaFolder, parse_log_dirs, replica_folders
 from holdfast.durability.session import local_source
 from holdfast.durability.source import plan_ranges, read_range
 from holdfast.durability.verdict import SAMPLES_MAX, Verdict, inconclusive, of_a_part_of_the_ledger
@@ -44,6 +50,8 @@ LOG_SCHEMA = (
     "batch_crc32c long"
 )
 _SERVED, _BATCHES, _MARKS = "served.parquet", "batches.parquet", "marks.json"
+#: What the last of them says in rows.
+_TABLES = ("marks", "flushed", "members")
 #: Brokers write high watermarks every 5 s, the first ones later than that.
 _MARKS_S, _PAUSE_S = 8.0, 0.1
 
@@ -82,25 +90,47 @@ def take(
     ]
     table = pa.concat_tables(served) if served else arrow_schema(LOG_SCHEMA).empty_table()
     pq.write_table(table, folder / _SERVED)
-    schema = arrow_schema(BATCH_SCHEMA)
     named = ",".join(f"{broker}={path}" for broker, path in sorted(log_dirs.items()))
     paths = parse_log_dirs(named) if named else {}
-    rows = [
-        row
-        for replica in replica_folders(paths, frozenset((topic,)))
-        for row in folder_rows(replica, by_batch=True)
-    ]
+    replicas = replica_folders(paths, frozenset((topic,)))
+    before = [Flushed.of(replica) for replica in replicas]
+    at_first = _in_sync(bootstrap_servers, topic, log_dirs, timeout_ms)
+    batches = _batches(replicas)
+    pq.write_table(batches, folder / _BATCHES)
+    flushed = [one.still().row for one in before]
+    in_sync = _in_sync(bootstrap_servers, topic, log_dirs, timeout_ms)
+    filled = {wanted.partition for wanted in ranges if wanted.end > 0}
+    marks = _marks(topic, log_dirs, [(broker, index) for broker, _, index in in_sync if index in filled])
+    odd = batches.filter(pc.is_null(batches["damaged"])).select(OPEN_COLUMNS).to_pylist()
+    surely_so = surely_in_sync(
+        set(in_sync).intersection(at_first),
+        [OpenRow(**row) for row in odd],
+        must_be_whole(marks["marks"], flushed),
+        {(one.broker, one.topic, one.partition): one.path for one in replicas},
+        lambda: _in_sync(bootstrap_servers, topic, log_dirs, timeout_ms),
+    )
+    members = [(*replica, replica in surely_so) for replica in in_sync]
+    said = marks | {"flushed": flushed, "members": members}
+    (folder / _MARKS).write_text(json.dumps(said), encoding="utf-8")
+    return int(table.num_rows)
+
+
+def _batches(replicas: Sequence[ReplicaFolder]) -> pa.Table:
+    schema = arrow_schema(BATCH_SCHEMA)
+    rows = [row for replica in replicas for row in folder_rows(replica, by_batch=True)]
     cells = zip(*rows, strict=True) if rows else ([] for _ in schema)
     arrays = [pa.array(list(column), field.type) for column, field in zip(cells, schema, strict=True)]
-    pq.write_table(pa.Table.from_arrays(arrays, schema=schema), folder / _BATCHES)
-    in_sync = [
-        (broker, index)
+    return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def _in_sync(bootstrap_servers: str, topic: str, log_dirs: Collection[int], timeout_ms: int) -> list[Replica]:
+    """Replicas in the ISR now, of brokers whose log dirs are known."""
+    return [
+        (broker, topic, index)
         for index, partition in look(bootstrap_servers, (topic,), timeout_ms)[topic].partitions.items()
         for broker in partition.isr
-        if broker in log_dirs and any(wanted.partition == index and wanted.end > 0 for wanted in ranges)
+        if broker in log_dirs
     ]
-    (folder / _MARKS).write_text(json.dumps(_marks(topic, log_dirs, in_sync)), encoding="utf-8")
-    return int(table.num_rows)
 
 
 def _marks(topic: str, log_dirs: Mapping[int, str], in_sync: Collection[tuple[int, int]]) -> dict[str, Any]:
@@ -148,7 +178,9 @@ def judge_all(spark: Any, ledger: Path, folders: Sequence[Path]) -> dict[str, Ve
         *[local_source(folder / _BATCHES) for folder in folders]
     )
     looks = {topic: found for folder in folders for topic, found in _read_marks(folder).items()}
-    marks = [tuple(row) for found in looks.values() for row in found["marks"]]
+    marks, flushed, members = (
+        [tuple(row) for found in looks.values() for row in found[name]] for name in _TABLES
+    )
     judge(
         spark,
         sends,
@@ -156,6 +188,8 @@ def judge_all(spark: Any, ledger: Path, folders: Sequence[Path]) -> dict[str, Ve
         totals,
         replica=batches.cache(),
         marks=spark.createDataFrame(marks, MARKS_SCHEMA),
+        flushed=spark.createDataFrame(flushed, FLUSHED_SCHEMA),
+        members=spark.createDataFrame(members, MEMBERS_SCHEMA),
         partitions=len(folders),
         polls=polls,
     )
@@ -175,8 +209,13 @@ def judge_all(spark: Any, ledger: Path, folders: Sequence[Path]) -> dict[str, Ve
 
 
 def _read_marks(folder: Path) -> dict[str, dict[str, Any]]:
+    """{topic: what its marks say}. A snapshot of an earlier build does not say what was flushed and who was
+    in sync: that proves less, and the topic is in doubt."""
     found = json.loads((folder / _MARKS).read_text(encoding="utf-8"))
-    return {found["topic"]: found}
+    missing = [name for name in _TABLES if name not in found]
+    if missing and found["brokers"]:
+        found["doubts"].append(f"an earlier build took the snapshot, without {' and '.join(missing)}")
+    return {found["topic"]: dict.fromkeys(missing, ()) | found}
 
 
 def _by_topic(spark: Any, totals: Totals, notes: tuple[str, ...]) -> dict[str, Verdict]:
@@ -214,5 +253,9 @@ def _with_replicas(
         if row is None or row.compared == 0:
             found[topic] = replace(verdict, doubts=(*verdict.doubts, NOTHING_COMPARED))
         if row is not None:
-            found[topic] = replace(found[topic], notes=(*short_notes(row.short), *verdict.notes))
+            found[topic] = replace(
+                found[topic],
+                notes=(*short_notes(row.short), *verdict.notes),
+                doubts=(*found[topic].doubts, *replicas_in_doubt(row)),
+            )
     return found

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.durability import snapshots
+from holdfast.durability import power_cuts, snapshots
 from holdfast.durability.judge import NOTHING_COMPARED
 from holdfast.durability.log_dir_files import HIGH_WATERMARKS
 from holdfast.durability.snapshots import judge_all, take
@@ -16,10 +16,14 @@ from tests.spark.planted_log import PlantedLogs
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark session"), pytest.mark.timeout(300)]
 
 
-def snapshot(folder: Path, history: RunHistory, *, has_marks: bool = True) -> Path:
-    """Of a cluster of one broker that serves what is in the story's log."""
+def snapshot(folder: Path, history: RunHistory, *, has_marks: bool = True, is_blank: bool = False) -> Path:
+    """Of a cluster of one broker that serves what is in the story's log. `is_blank`: and that has zeros for
+    the first batch of its replica."""
     logs = history_batches(history)
     log_dir = write_log_dir(folder / history.topic, logs, high_watermark=10)
+    if is_blank:
+        (segment,) = (log_dir / f"{history.topic}-0").glob("*.log")
+        segment.write_bytes(bytes(1024) + segment.read_bytes()[len(logs[history.topic, 0][0]) :])
     if not has_marks:
         (log_dir / HIGH_WATERMARKS).unlink()
     with PlantedLogs(logs) as node:
@@ -65,6 +69,40 @@ def test_replicas_that_could_not_be_compared_leave_their_own_topic_in_doubt(
         "broker 1 has stored no high watermark of unmarked-0: its replica was not compared",
         "broker 1 has stored no high watermark of unmarked-1: its replica was not compared",
         NOTHING_COMPARED,
+    )
+
+
+def test_zeros_in_a_replica_are_never_passed_over(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A power cut may leave them, until the broker is in sync again."""
+    monkeypatch.setattr(power_cuts, "SESSION_S", 0.0)
+    names = ("good", "in sync", "out of sync", "flushed", "earlier build")
+    histories = {name: clean_history(name.replace(" ", "-")) for name in names}
+    folders = {
+        name: snapshot(tmp_path, history, is_blank=name not in ("good", "earlier build"))
+        for name, history in histories.items()
+    }
+
+    def change(name: str, **changes: Any) -> None:
+        said = json.loads((folders[name] / "marks.json").read_text()) | changes
+        kept = {key: value for key, value in said.items() if value is not None}
+        (folders[name] / "marks.json").write_text(json.dumps(kept))
+
+    change("out of sync", members=[])
+    change("flushed", marks=[], members=[], flushed=[[1, "flushed", 0, 5]])
+    change("earlier build", members=None, flushed=None)
+    ledger = write_ledger(tmp_path / "ledger", list(histories.values()))
+    verdicts = judge_all(spark, ledger, list(folders.values()))
+    found = {name: verdicts[history.topic] for name, history in histories.items()}
+    assert {name: verdict.exit_code for name, verdict in found.items()} == dict(
+        zip(names, (0, 5, 6, 6, 6), strict=True)
+    )
+    assert found["in sync"].counts == {"damaged": 1}
+    assert found["out of sync"].doubts[0].startswith("1 replicas hold bytes that cannot be read")
+    assert found["flushed"].doubts[-1].startswith("1 replicas hold bytes that cannot be read")
+    assert found["earlier build"].doubts == (
+        "an earlier build took the snapshot, without flushed and members",
     )
 
 
