@@ -297,6 +297,12 @@ def all_in_sync_and_complete(history: RunHistory, batches: list[dict[str, Any]])
     pass
 
 
+def one_in_sync_truncated_and_filled_while_it_is_read(
+    history: RunHistory, batches: list[dict[str, Any]]
+) -> None:
+    batches.append(batches[-1] | {"base_offset": 60, "last_offset": 69, "position": 4200})
+
+
 def one_in_sync_and_short(history: RunHistory, batches: list[dict[str, Any]]) -> None:
     del batches[6:10]
 
@@ -313,6 +319,7 @@ def one_in_sync_whose_end_is_damaged(history: RunHistory, batches: list[dict[str
 
 MEMBER_CASES: dict[Callable[[RunHistory, list[dict[str, Any]]], None], dict[str, int]] = {
     all_in_sync_and_complete: {},
+    one_in_sync_truncated_and_filled_while_it_is_read: {},
     one_in_sync_and_short: {"incomplete": 1},
     one_in_sync_and_gone: {"incomplete": 1},
     one_in_sync_whose_end_is_damaged: {"incomplete": 1},

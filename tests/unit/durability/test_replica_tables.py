@@ -185,6 +185,33 @@ def test_a_replica_with_what_a_power_cut_leaves_is_in_sync_when_it_stays_so(
 
 
 @pytest.mark.parametrize(
+    ("content", "then", "is_in_sync"),
+    [
+        (batch(0), batch(0), True),
+        (batch(0), batch(0) + batch(1), False),
+        (None, None, True),
+        (None, batch(0), False),
+    ],
+    ids=["it stays so", "it goes on", "there is no file", "there is one again"],
+)
+def test_so_it_is_with_a_log_that_ends_before_what_was_flushed(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    content: bytes | None,
+    then: bytes | None,
+    is_in_sync: bool,
+) -> None:
+    def store(log: bytes | None) -> None:
+        stored(tmp_path, log or b"", point=9)
+        if log is None:
+            (tmp_path / "t-0" / f"{0:020}.log").unlink()
+
+    store(content)
+    monkeypatch.setattr(time, "sleep", lambda seconds: store(then))
+    assert tables_of(tmp_path, Cluster((1, 2)))["members"] == [(1, "t", 0, is_in_sync)]
+
+
+@pytest.mark.parametrize(
     ("isr", "start", "is_doubt"), [((1, 2), 0, True), ((1, 2), 5, False), ((2,), 0, False)]
 )
 def test_a_replica_may_have_deleted_more_than_is_served_before_it_died(
