@@ -29,7 +29,8 @@ class OpenRow:
     base_offset: int
     segment: str | None
     position: int
-    problem: str
+    #: None of an empty segment far behind the log's end
+    problem: str | None
 
     @property
     def replica(self) -> Replica:
@@ -41,6 +42,8 @@ class OpenRow:
             return not segment_paths(folder)
         path = Path(folder) / self.segment
         try:
+            if self.problem is None:
+                return path.stat().st_size == 0
             if self.problem.startswith("the log ends"):
                 behind = [one for one in segment_paths(folder) if one.name > self.segment]
                 return path.stat().st_size == self.position and not any(one.stat().st_size for one in behind)
@@ -73,7 +76,10 @@ def surely_in_sync(
     have such rows below the offset up to which they must be whole."""
     surely = set(in_sync)
     odd = [
-        row for row in rows if row.replica in surely and row.base_offset < must_be_whole.get(row.replica, 0)
+        row
+        for row in rows
+        if row.replica in surely
+        and (row.problem is None or row.base_offset < must_be_whole.get(row.replica, 0))
     ]
     if not odd:
         return surely

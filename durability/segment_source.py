@@ -261,7 +261,8 @@ def _batch_rows(
     is_compacted: bool,
 ) -> Iterator[tuple[Any, ...]]:
     """A row for each batch, unreadable stretch and empty segment. What cannot be read is *damaged* when a
-    batch behind it can, NULL when a power cut may leave it so. So is a segment whose name is not where its
+    batch behind it can, NULL when a power cut may leave it so, as an empty segment far behind the log's end.
+    *damaged* is also a segment whose name is not where its
     first batch begins, unless that batch is missing: brokers find batches by the names."""
     unreadable: list[_Unreadable] = []
     end = 0
@@ -282,7 +283,8 @@ def _batch_rows(
             yield (*place, end, found.end_offset - 1, *_NO_BATCH, False, 0, path.name, 0, _DELETED)
             continue
         if found is None:
-            yield (*place, end, None, None, None, None, False, 0, path.name, 0, None)
+            is_far = end > held[0] and not is_compacted
+            yield (*place, end, None, None, None, None, None if is_far else False, 0, path.name, 0, None)
             if is_compacted:
                 held = (end, path.name, 0)  # the batches before it may be gone
             continue

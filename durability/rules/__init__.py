@@ -138,7 +138,7 @@ FROM (SELECT *, coalesce(is_in_sync AND coalesce(log_end, 0) < high_watermark
 FROM (SELECT broker, topic, partition, high_watermark, count(last_offset) AS batches,
              count_if(last_offset < high_watermark AND problem IS NULL) AS compared,
              bool_or(is_there) AS is_there, max({END_OF_ROW}) AS log_end,
-             bool_or(is_there AND damaged IS NULL
+             bool_or(is_there AND damaged IS NULL AND problem IS NOT NULL
                      AND base_offset < greatest(high_watermark, flushed_offset)) AS has_open
       FROM (SELECT *, true AS is_there FROM replica)
       FULL JOIN marks USING (broker, topic, partition)

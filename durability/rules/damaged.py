@@ -23,6 +23,6 @@ RULE = Rule(
         LEFT JOIN marks USING (broker, topic, partition)
         LEFT JOIN flushed USING (broker, topic, partition)
         LEFT JOIN members USING (broker, topic, partition)
-        WHERE coalesce(damaged, is_in_sync, false)
+        WHERE coalesce(damaged, is_in_sync AND problem IS NOT NULL, false)
           AND base_offset < greatest(high_watermark, flushed_offset)""",
 )

@@ -15,7 +15,7 @@ Views that the queries read:
   afterwards: log rows lie below it), log_start (its first offset then).
 - `replica`, `marks`: batches of replica segment files, and each replica's high watermark. A row with a
   `problem` cannot be read; `damaged` is NULL where a power cut may have left it so. An empty segment is a row
-  with nothing but its first offset.
+  with nothing but its first offset; `damaged` is NULL of one far behind the log's end, too.
 - `flushed`: broker, topic, partition, flushed_offset: below it a replica was flushed all the time that files
   were read; behind every offset after a clean stop.
 - `epochs`: broker, topic, partition, epoch, start_offset, end_offset, flushed_offset: rows of replicas'

@@ -211,6 +211,26 @@ def test_so_it_is_with_a_log_that_ends_before_what_was_flushed(
     assert tables_of(tmp_path, Cluster((1, 2)))["members"] == [(1, "t", 0, is_in_sync)]
 
 
+@pytest.mark.parametrize("is_there", [True, False])
+def test_so_it_is_with_an_empty_segment_far_behind_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_there: bool
+) -> None:
+    stored(tmp_path, batch(0), point=1, mark=1)
+    far = tmp_path / "t-0" / f"{9:020}.log"
+    far.touch()
+    monkeypatch.setattr(time, "sleep", lambda seconds: None if is_there else far.unlink())
+    assert tables_of(tmp_path, Cluster((1, 2)))["members"] == [(1, "t", 0, is_there)]
+
+
+def test_an_empty_segment_at_the_end_is_not_looked_at_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored(tmp_path, batch(0), point=1, mark=1)
+    (tmp_path / "t-0" / f"{1:020}.log").touch()
+    monkeypatch.setattr(time, "sleep", lambda seconds: pytest.fail("it waits"))
+    assert tables_of(tmp_path, Cluster((1, 2)))["members"] == [(1, "t", 0, True)]
+
+
 @pytest.mark.parametrize(
     ("isr", "start", "is_doubt"), [((1, 2), 0, True), ((1, 2), 5, False), ((2,), 0, False)]
 )
