@@ -275,6 +275,8 @@ def _parse_at_once(values: list[bytes | None]) -> list[Any] | None:
         numbers = texts.take(pa.array(places + 2)).cast(pa.string()).cast(pa.int64())
     except pa.ArrowInvalid:
         return None
+    if pc.any(pc.less(numbers, 0)).as_py() or pc.any(pc.equal(names, "")).as_py():
+        return None
     good = pa.repeat(pa.scalar(GOOD), len(values))
     return [good, names, numbers, list(map(_crc32c, values))]
 
@@ -284,7 +286,7 @@ def state_without_name(value: bytes | None) -> str:
     if value is None or value[_CRC_DIGITS : _CRC_DIGITS + 1] != b":":
         return FOREIGN
     try:
-        int(value[:_CRC_DIGITS], 16)
+        is_whole = _crc32c(value[_CRC_DIGITS + 1 :]) == int(value[:_CRC_DIGITS], 16)
     except ValueError:
         return FOREIGN
-    return DAMAGED
+    return FOREIGN if is_whole else DAMAGED

@@ -30,6 +30,8 @@ from holdfast.protocol.id_text import encode_id
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _CRC_TEXT_SIZE = 9
+#: What a ledger's readers have room for.
+_PSEQ_MAX = (1 << 63) - 1
 
 
 # --- rows ----------------------------------------------------------------------------------------------
@@ -177,9 +179,10 @@ def parse_value(value: bytes) -> ParsedValue | None:
         producer, pseq, _ = value[_CRC_TEXT_SIZE:].split(b":", 2)
         if value[8:9] != b":" or google_crc32c.value(value[_CRC_TEXT_SIZE:]) != crc:
             return None
-        return ParsedValue(producer.decode(), int(pseq))
+        name = ParsedValue(producer.decode(), int(pseq))
     except ValueError:
         return None
+    return name if name.producer and 0 <= name.pseq <= _PSEQ_MAX else None
 
 
 def value_crc32c(value: bytes) -> int:

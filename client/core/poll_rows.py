@@ -23,7 +23,6 @@ from holdfast.protocol.id_text import encode_id
 
 #: What such a file's name ends with; `.gz` may follow.
 SUFFIX = ".polls.jsonl"
-_PSEQ_MAX = (1 << 63) - 1
 
 
 class Polled(NamedTuple):
@@ -71,6 +70,4 @@ def _row(record: ConsumerRecord) -> list[Any]:
         return [record.offset, record.leader_epoch, None]
     found = [record.offset, record.leader_epoch, value_crc32c(value)]
     name = parse_value(value)
-    if name is None or not name.producer or not 0 <= name.pseq <= _PSEQ_MAX:
-        return found
-    return [*found, name.producer, name.pseq]
+    return found if name is None else [*found, name.producer, name.pseq]

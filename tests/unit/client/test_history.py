@@ -119,7 +119,18 @@ def test_any_damaged_byte_is_noticed(position: int, flip: int) -> None:
     assert found is None or bytes(value).lower() == make_value("p", 1, 200)
 
 
-@pytest.mark.parametrize("value", [b"", b"hello", b"00000000:a:1:", bytes(100)])
+def _whole(body: bytes) -> bytes:
+    return b"%08x:%b" % (value_crc32c(body), body)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *(b"", b"hello", b"00000000:a:1:", bytes(100)),
+        # what no ledger can say, and no column of a table holds
+        *map(_whole, (b"a:99999999999999999999:", b"a:-1:", b":1:")),
+    ],
+)
 def test_foreign_values_belong_to_no_producer(value: bytes) -> None:
     assert parse_value(value) is None
 

@@ -157,12 +157,22 @@ def test_so_is_a_batch_whose_crc_holds_but_that_does_not_unpack() -> None:
     assert made.column("state").to_pylist() == ["damaged"]
 
 
+def test_a_whole_value_whose_number_no_ledger_has_is_foreign() -> None:
+    body = b"p:99999999999999999999:"
+    value = b"%08x:%b" % (value_crc32c(body), body)
+    (made,) = to_arrow([fetched(0, [value])], "t", 2, 0, 9, PARSED)
+    (row,) = made.to_pylist()
+    assert (row["state"], row["producer"], row["pseq"]) == ("foreign", None, None)
+
+
 TRUSTED = Columns(payload=False, leader_epoch=False, parsed=True, trusts_values=True)
 ODD_VALUES = {
     "no value": None,
     "no value of a ledger": b"hello",
     "a number that is none": b"12345678:p:x:",
     "a number that is too large": b"12345678:p:99999999999999999999:",
+    "a number below 0": b"12345678:p:-1:",
+    "no name": b"12345678::1:",
     "a name that is no text": b"12345678:\xff:1:",
     "too few colons": b"12345678:p:1",
 }

@@ -9,6 +9,7 @@ import pytest
 
 from holdfast.client.core.consumer_records import ConsumerRecord
 from holdfast.client.core.history import make_value, value_crc32c
+from holdfast.client.core.poll_rows import Polled, PollRows
 from holdfast.durability.ledger_files import UnreadableLedger
 from holdfast.localcluster.plain_polls import (
     PlainPoll,
@@ -172,6 +173,16 @@ def test_each_class_is_found_alone(change: Callable[[Read], None], found: dict[s
     read = Read()
     change(read)
     assert read.judged() == found
+
+
+def test_what_no_ledger_can_name_has_no_name_for_a_consumer_and_in_the_log() -> None:
+    """A checksum that holds before a number that is too large."""
+    body = b"p:99999999999999999999:x"
+    served = record(0, b"%08x:%b" % (value_crc32c(body), body))
+    rows = PollRows("r", "c", "s").poll([Polled("t", 0, 9, None, [served])], 1)
+    (found,) = json.loads(rows)["records"]
+    poll = PlainPoll("f", 1, 0, "r", "c", "s", 0, "t", None, 0, 9, 1, *found, *(None,) * (5 - len(found)))
+    assert judge_polls([poll], {}, [served], {}, is_whole=True) == []
 
 
 def line(**fields: object) -> str:
