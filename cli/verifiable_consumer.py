@@ -184,9 +184,11 @@ class ConsumerRun(RebalanceListener):
         return []
 
     def _take(self, batches: Sequence[FetchedBatch]) -> None:
-        polled = list(polled_of(self._consumer, batches))
+        polled, problems = polled_of(self._consumer, batches)
         if self._ledger is not None:
             self._ledger.write(polled)
+        if problems:
+            raise problems[0]
         count = sum(len(one.records) for one in polled)
         self._read += count
         if self._given["quiet"] or not count:

@@ -4,29 +4,43 @@ A line is in the page cache before the next poll, and so before the group hears 
 """
 
 import posixpath
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from itertools import groupby
 
 from holdfast.client.consumer import Consumer
-from holdfast.client.core.consumer_records import decoded_records
+from holdfast.client.core.consumer_records import ConsumerRecord, decoded_records
+from holdfast.client.core.errors import CorruptRecords
 from holdfast.client.core.fetcher_effects import FetchedBatch
 from holdfast.client.core.poll_rows import SUFFIX, Polled, PollRows
 from holdfast.client.own_runtime import ClientRuntime
 from holdfast.runtime.api import File, Runtime
 
 
-def polled_of(consumer: Consumer, batches: Iterable[FetchedBatch]) -> Iterator[Polled]:
-    """What came of one partition in answers with one high watermark, decoded. Raises: CorruptRecords."""
+def polled_of(
+    consumer: Consumer, batches: Iterable[FetchedBatch]
+) -> tuple[list[Polled], list[CorruptRecords]]:
+    """(what came of one partition in answers with one high watermark, decoded; why some partitions have no
+    more of it): nothing of a partition is taken from a batch on that cannot be decoded."""
     most = consumer.config.unpacked_bytes_max
+    found: list[Polled] = []
+    problems: dict[tuple[str, int], CorruptRecords] = {}
 
     def place(batch: FetchedBatch) -> tuple[str, int, int]:
         return batch.topic, batch.partition, batch.high_watermark
 
     for (topic, partition, high_watermark), group in groupby(batches, place):
-        records = [one for batch in group for one in decoded_records(batch, most, check_crc=False)]
+        records: list[ConsumerRecord] = []
+        for batch in group:
+            if (topic, partition) in problems:
+                break
+            try:
+                records += decoded_records(batch, most, check_crc=False)
+            except CorruptRecords as error:
+                problems[topic, partition] = error
         if records:
             topic_id = consumer.topic_id((topic, partition))
-            yield Polled(topic, partition, high_watermark, topic_id, records)
+            found.append(Polled(topic, partition, high_watermark, topic_id, records))
+    return found, list(problems.values())
 
 
 class PollLedger:

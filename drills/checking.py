@@ -143,20 +143,25 @@ class CheckingConsumer:
                 ledger.begin_session()
                 consumer.seek_to_beginning(*consumer.assignment)
             except CorruptRecords as error:
-                self.check.complain(str(error))
-                if error.next_offset is not None:
-                    ledger.begin_session()
-                    consumer.seek(error.partition, error.next_offset)
+                self._pass_over(consumer, ledger, error)
             except ClientError:  # no broker answers now
                 await runtime.clock.sleep(_POLL_MS)
 
     def _take(self, consumer: Consumer, ledger: PollLedger, batches: Sequence[FetchedBatch]) -> None:
-        polled = list(polled_of(consumer, batches))
+        polled, problems = polled_of(consumer, batches)
         if self._written < WRITTEN_MAX:
             ledger.write(polled)
         for one in polled:
             self._written += len(one.records)
             self.check.take(one.records)
+        for problem in problems:
+            self._pass_over(consumer, ledger, problem)
+
+    def _pass_over(self, consumer: Consumer, ledger: PollLedger, problem: CorruptRecords) -> None:
+        self.check.complain(str(problem))
+        if problem.next_offset is not None:
+            ledger.begin_session()
+            consumer.seek(problem.partition, problem.next_offset)
 
     def _cut(self, text: str) -> None:
         self.cuts += 1
