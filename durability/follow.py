@@ -7,7 +7,7 @@ micro-batch is `durability.micro_batches`' business. What only a look at everyth
 
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from holdfast.durability.followed_topics import FollowedTopics
 from holdfast.durability.java import NoJava
 from holdfast.durability.ledger import topics_named
 from holdfast.durability.ledger_files import UnreadableLedger, doubts_of_files, ledger_files
-from holdfast.durability.micro_batches import EARLY_RULES, EXPIRED, FollowState, Step
+from holdfast.durability.micro_batches import EARLY_RULES, EXPIRED, FollowState, Step, runs_named
 from holdfast.durability.session import start_session, stop_session
 from holdfast.durability.spark_errors import SPARK_ERRORS, reason_of
 from holdfast.durability.state_files import UnreadableState
@@ -294,7 +294,7 @@ def verdict_of(
         for name, rows in step.samples.items():
             kept = samples.setdefault(name, [])
             kept += rows[: SAMPLES_MAX - len(kept)]
-    doubts += _doubts_of_ledgers(steps)
+    doubts += _doubts_of_ledgers(steps) + _doubts_of_polls(steps)
     if facts[EXPIRED]:
         doubts.append(
             f"{facts[EXPIRED]} answered sends lie before the beginning of their logs (retention): not judged"
@@ -319,10 +319,8 @@ def verdict_of(
 
 def _doubts_of_ledgers(steps: Sequence[Step]) -> list[str]:
     """No more, however long it is followed."""
-    lines = list(dict.fromkeys(doubt for step in steps for doubt in step.doubts))
-    doubts = lines[:_LINES_MAX]
-    if len(lines) > _LINES_MAX:
-        doubts.append(f"ledger: {len(lines) - _LINES_MAX} more lines that are none of a ledger")
+    lines = (doubt for step in steps for doubt in step.doubts)
+    doubts = _first_few(lines, "ledger: {} more lines that are none of a ledger")
     sends: Counter[str] = Counter()
     examples: dict[str, str] = {}
     for step in steps:
@@ -330,6 +328,27 @@ def _doubts_of_ledgers(steps: Sequence[Step]) -> list[str]:
             sends[words] += count
             examples.setdefault(words, example)
     return doubts + [f"ledger: {count} {words}, such as {examples[words]}" for words, count in sends.items()]
+
+
+def _doubts_of_polls(steps: Sequence[Step]) -> list[str]:
+    """Files of polls of which not all was judged: they cost no verdict on the ledger."""
+    doubts = [doubt for step in steps for doubt in step.poll_doubts]
+    named, spoiled = runs_named(steps), {file for step in steps for file in step.spoiled}
+    if named is not None:
+        doubts += [
+            f"polls: {file}: polls of run {run}, of which there is no send so far"
+            for step in steps
+            for file, run, *_ in step.sessions
+            if run not in named and file not in spoiled
+        ]
+    return _first_few(doubts, "polls: {} more of these")
+
+
+def _first_few(lines: Iterable[str], more: str) -> list[str]:
+    """Each once; and how many more there are."""
+    once = list(dict.fromkeys(lines))
+    rest = len(once) - _LINES_MAX
+    return [*once[:_LINES_MAX], *([more.format(rest)] if rest > 0 else [])]
 
 
 def _wait_for_topics(

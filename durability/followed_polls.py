@@ -39,8 +39,9 @@ EARLY_RULES = tuple(
 )
 POLL_COLUMNS = tuple(column.split()[0] for column in POLL_SCHEMA.split(", "))
 #: Rows that a micro-batch leaves to the next: the last poll of a session and partition, a gap between two
-#: that the log was not read up to, and a record of which something is still to be asked.
-_LAST, _GAP, _OPEN = "last", "gap", "open"
+#: that the log was not read up to, a record of which something is still to be asked, and one that is not
+#: judged before a ledger names its run.
+_LAST, _GAP, _OPEN, _UNNAMED = "last", "gap", "open", "unnamed"
 _KEPT_SCHEMA = f"{POLL_SCHEMA}, kept_as string, gap_from long, since int, asked boolean"
 _POLLED_SCHEMA = (
     "topic string, partition int, offset long, run string, producer string, pseq long, value_crc32c long, "
@@ -132,8 +133,8 @@ class FollowedPolls:
     read: Callable[[str, str, Iterable[int]], Any]
     write: Callable[[Any, str, int], None]
     topics: FollowedTopics | None
-    #: runs that ledgers have named
-    runs: frozenset[str]
+    #: runs that ledgers have named; None: it is not known which, and each is taken for one
+    runs: frozenset[str] | None
     #: {(run, consumer, session): (file, last line, last poll)} of earlier micro-batches
     sessions: Mapping[tuple[str, str, str], tuple[str, int, int]]
     #: of earlier micro-batches
@@ -148,11 +149,19 @@ class FollowedPolls:
         kept = self.read("polls", _KEPT_SCHEMA, [self.batch - 1])
         fresh = fresh.where(~F.col("file").isin(list(self.spoiled)))
         doubts = self._problems(fresh)
-        fresh.where("remark IS NULL").createOrReplaceTempView("fresh_polls")
+        fresh = fresh.where("remark IS NULL")
+        fresh.createOrReplaceTempView("fresh_polls")
         sessions = spark.sql(_SESSIONS_SQL).collect()
-        doubts += self._wrong_topics() + self._wrong_sessions(sessions)
+        doubts += self._wrong_sessions(sessions)
+        # a consumer may be there before the first send of its run
+        fresh = fresh.unionByName(kept.where(f"kept_as = '{_UNNAMED}'").select(*POLL_COLUMNS))
+        is_named = F.lit(True) if self.runs is None else F.col("run").isin(list(self.runs))
+        fresh.where(is_named).createOrReplaceTempView("fresh_polls")
+        doubts += self._wrong_topics()
         bad = [*self.spoiled, *self._spoiled]
-        fresh = self._view("fresh_polls", fresh.where(F.col("remark").isNull() & ~F.col("file").isin(bad)))
+        fresh = fresh.where(~F.col("file").isin(bad))
+        unnamed = self._kept(fresh.where(~is_named), _UNNAMED)
+        fresh = self._view("fresh_polls", fresh.where(is_named))
         kept = kept.where(~F.col("file").isin(bad)).localCheckpoint()
         seen = PollsSeen(
             tuple(
@@ -165,7 +174,7 @@ class FollowedPolls:
         )
         log = spark.table("log")
         try:
-            found = self._judged(fresh, kept)
+            found = self._judged(fresh, kept, unnamed)
         finally:
             log.createOrReplaceTempView("log")
         return seen, found
@@ -173,22 +182,31 @@ class FollowedPolls:
     # --- what is none ---------------------------------------------------------------------------------
 
     def _problems(self, fresh: Any) -> list[str]:
-        rows = fresh.where(F.col("remark") == PROBLEM).select("file", "text").limit(100).collect()
+        problems = fresh.where(F.col("remark") == PROBLEM).groupBy("file")
+        rows = problems.agg(F.min_by("text", "line").alias("text")).orderBy("file").collect()
         self._spoiled += [row.file for row in rows]
         return [f"polls: {row.text}" for row in rows]
 
     def _wrong_topics(self) -> list[str]:
-        """Polls are of the ledger's runs and topics, and of partitions that there are."""
-        doubts = []
+        """Polls are of the ledger's topics, and of partitions that there are. Raises: ClientError,
+        OSError."""
+        doubts: list[str] = []
+        topics = self.topics
+        if topics is None:
+            return doubts
+        was_asked = False
         for row in self.spark.sql(_TOPICS_SQL).collect():
             why = ""
-            if row.run not in self.runs:
-                why = f"polls of run {row.run}, of which there is no send"
-            elif self.topics is not None and row.topic not in self.topics.named:
+            if row.topic not in topics.named:
                 why = f"polls of topic {row.topic}, of which there is no send"
-            elif self.topics is not None:
-                self.topics.heard({row.topic: row.topic_ids})
-                if (count := self.topics.partitions_of(row.topic)) is not None and row.partition >= count:
+            else:
+                topics.heard({row.topic: row.topic_ids})
+                count = topics.partitions_of(row.topic)
+                if count is not None and row.partition >= count and not was_asked:
+                    topics.look()  # it may have got more since
+                    was_asked = True
+                    count = topics.partitions_of(row.topic)
+                if count is not None and row.partition >= count:
                     why = f"a poll of {row.topic}-{row.partition}, which has {count} partitions"
             if why:
                 doubts.append(f"polls: {row.file}: {why}")
@@ -220,15 +238,18 @@ class FollowedPolls:
 
     # --- what is wrong --------------------------------------------------------------------------------
 
-    def _judged(self, fresh: Any, kept: Any) -> Any:
-        spark, batch = self.spark, self.batch
-        as_fresh = fresh.select(
+    def _kept(self, polls: Any, kept_as: str) -> Any:
+        return polls.select(
             *POLL_COLUMNS,
-            F.lit(_OPEN).alias("kept_as"),
+            F.lit(kept_as).alias("kept_as"),
             F.lit(None).cast("long").alias("gap_from"),
-            F.lit(batch).alias("since"),
+            F.lit(self.batch).alias("since"),
             F.lit(False).alias("asked"),
         )
+
+    def _judged(self, fresh: Any, kept: Any, unnamed: Any) -> Any:
+        spark, batch = self.spark, self.batch
+        as_fresh = self._kept(fresh, _OPEN)
         as_fresh.createOrReplaceTempView("polls")
         found = [self._rows(polled_uncommitted.RULE)]
         self._view("polls", as_fresh.unionByName(kept.where(f"kept_as = '{_LAST}'")))
@@ -250,7 +271,7 @@ class FollowedPolls:
         if not (cut is None and to_ask.isEmpty() and is_read.isEmpty() and read_gaps.isEmpty()):
             found += self._looked_back(to_ask, is_read, read_gaps, cut)
         rest = rest.withColumn("asked", F.col("asked") | (F.col("since") < batch))
-        self.write(last.unionByName(gaps).unionByName(rest), "polls", batch)
+        self.write(last.unionByName(gaps).unionByName(rest).unionByName(unnamed), "polls", batch)
         columns = [column.split()[0] for column in _POLLED_SCHEMA.split(", ")]
         self.write(fresh.select(*columns), "polled", batch)
         together = found[0]

@@ -7,7 +7,7 @@ writes the same again, and nothing is counted twice. Knows nothing of where rows
 import json
 import shutil
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
@@ -235,11 +235,12 @@ class Step:
     topic_ids: Mapping[str, Sequence[str]] = field(default_factory=dict)
     #: class -> rows that were never sent, as far as the ledger was read; None: an earlier build did not say
     never_sent: Mapping[str, int] | None = None
-    #: runs that lines name
-    runs: Sequence[str] = ()
+    #: runs that lines name; None: an earlier build did not say
+    runs: Sequence[str] | None = None
     #: as in PollsSeen
     sessions: Sequence[Sequence[Any]] = ()
     spoiled: Sequence[str] = ()
+    poll_doubts: Sequence[str] = ()
 
     def as_json(self) -> str:
         """For the state folder."""
@@ -312,8 +313,7 @@ class FollowState:
         if seen is None:
             return Step(batch, counts, samples, facts, doubts, defects, topic_ids, never_sent, row.runs)
         facts["polled"] = seen.records
-        polled = (seen.sessions, seen.spoiled)
-        doubts += seen.doubts
+        polled = (seen.sessions, seen.spoiled, seen.doubts)
         return Step(batch, counts, samples, facts, doubts, defects, topic_ids, never_sent, row.runs, *polled)
 
     def _take_polls(self, spark: Any, fresh: Any, row: Any, batch: int) -> PollsSeen | None:
@@ -327,7 +327,7 @@ class FollowState:
             partial(self._read, spark),
             self._write,
             self.topics,
-            frozenset(run for step in before for run in step.runs).union(row.runs),
+            None if (named := runs_named(before)) is None else named.union(row.runs),
             {
                 (run, consumer, session): (file, line, poll)
                 for step in before
@@ -443,6 +443,12 @@ FROM ({PAIRS_SQL}) p
 LEFT JOIN (SELECT topic AS t, producer AS p, pseq AS n, outcome, value_crc32c FROM sends) s
   ON s.t = p.topic AND s.p = p.producer AND s.n = p.pseq
 """
+
+
+def runs_named(steps: Iterable[Step]) -> frozenset[str] | None:
+    """By lines of ledgers; None when it is not known of all."""
+    runs = [step.runs for step in steps]
+    return None if None in runs else frozenset(run for of_step in runs for run in of_step or ())
 
 
 def _view(spark: Any, name: str, sql: str) -> None:

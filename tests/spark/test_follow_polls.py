@@ -1,6 +1,8 @@
 """`holdfast validate --follow` of what consumers were given: what is sure early is said once."""
 
+import json
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -158,7 +160,7 @@ def test_a_micro_batch_says_what_is_sure_of_polls_and_says_it_once(spark: Any, t
         )
         # as after a restart: nothing is in memory
         step = FollowState(tmp_path).take(frame_of(spark, events), number)
-        assert step.doubts == ()
+        assert (step.doubts, tuple(step.poll_doubts)) == ((), ())
         folder = tmp_path / "found" / str(number)
         rows = spark.read.parquet(str(folder)).collect() if folder.exists() else []
         told: dict[str, Counter[str]] = {name: Counter() for name in SCRIPTS}
@@ -170,12 +172,11 @@ def test_a_micro_batch_says_what_is_sure_of_polls_and_says_it_once(spark: Any, t
             assert told[name] == expected, f"{name}, micro-batch {number}"
 
 
-NO_POLL = Event({"origin": 2, "file": "f", "remark": "problem", "text": "f, line 2: no JSON", "topic": None})
+NO_POLL = Event(
+    {"origin": 2, "file": "f", "line": 2, "remark": "problem", "text": "f, line 2: no JSON", "topic": None}
+)
 #: Micro-batches with polls that are none of this ledger, each with what is in doubt.
 DOUBTFUL: dict[str, list[tuple[tuple[Event, ...], str]]] = {
-    "another run": [
-        ((*whole(0), polled(0, run="x"), polled(0, run="x")), "f: polls of run x, of which there is no"),
-    ],
     "a line that is none": [
         ((*read(0), NO_POLL), "f, line 2"),
         ((*read(1), polled(0, line=9)), ""),
@@ -203,9 +204,47 @@ def test_polls_that_are_none_of_the_ledger_are_in_doubt_and_not_judged(
         state = FollowState(tmp_path)
         step = state.take(frame_of(spark, events), number)
         assert not any(name in step.counts for name in POLL_RULES)
-        assert [one for one in step.doubts if doubt and doubt not in one] == []
-        assert bool(step.doubts) == bool(doubt)
+        assert [one for one in step.poll_doubts if doubt and doubt not in one] == []
+        assert (bool(step.poll_doubts), step.doubts) == (bool(doubt), ())
         assert "records polled by" in verdict_of(state.steps(), ("t",), 1).as_text()
+
+
+UNNAMED = "f: polls of run x, of which there is no send so far"
+AGAIN = (polled(0, run="x"), polled(0, run="x", line=2))
+
+
+def test_polls_wait_for_the_first_send_of_their_run(spark: Any, tmp_path: Path) -> None:
+    """What is wrong with them is told then. An earlier build did not say which runs it has read."""
+    told: dict[str, list[tuple[dict[str, int], bool]]] = {"": [], "an earlier build's": []}
+    for name, found in told.items():
+        for number, events in enumerate(
+            [whole(0), (*whole(1), *AGAIN), (sent(2, run="x", producer="q"), polled(1, run="x", line=3))]
+        ):
+            state = FollowState(tmp_path / name)
+            counts = state.take(frame_of(spark, events), number).counts
+            verdict = verdict_of(state.steps(), ("t",), 1)
+            found.append((dict(counts), any(UNNAMED in doubt for doubt in verdict.doubts)))
+            if name and not number:
+                file = tmp_path / name / "steps" / "0.json"
+                step = json.loads(file.read_text())
+                del step["runs"]
+                file.write_text(json.dumps(step))
+    again = {"polled_again": 1}
+    assert told[""] == [({}, False), ({}, True), (again, False)]
+    assert told["an earlier build's"] == [({}, False), (again, False), ({}, False)]
+
+
+def test_a_run_that_no_ledger_names_is_a_doubt_until_one_does() -> None:
+    facts = {"acked": 2, "ok": 2, "polled": 0}
+    early = Step(0, {}, {}, facts, runs=("r",), sessions=(("f", "x", "c", "s", 1, 1),))
+
+    def in_doubt(*steps: Step) -> bool:
+        return any(UNNAMED in doubt for doubt in verdict_of(steps, ("t",), 1).doubts)
+
+    assert in_doubt(early)
+    assert not in_doubt(early, Step(1, {}, {}, {}, runs=("x",)))
+    assert not in_doubt(Step(-1, {}, {}, {}), early), "an earlier build did not say which runs it has read"
+    assert not in_doubt(replace(early, spoiled=("f",)))
 
 
 def test_the_rules_of_polls_are_run_where_there_are_any() -> None:
@@ -220,5 +259,7 @@ def test_the_rules_of_polls_are_run_where_there_are_any() -> None:
 
 def test_a_verdict_can_be_told_when_all_files_of_polls_are_spoiled() -> None:
     facts = {"acked": 2, "ok": 2, "polled": 0}
-    verdict = verdict_of([Step(0, {}, {}, facts, ("polls: f, line 1: no JSON",), spoiled=("f",))], ("t",), 1)
+    step = Step(0, {}, {}, facts, spoiled=("f",), poll_doubts=("polls: f, line 1: no JSON",))
+    verdict = verdict_of([step], ("t",), 1)
+    assert verdict.doubts[0] == "polls: f, line 1: no JSON"
     assert "0 records polled by 0 consumers" in verdict.as_text()
