@@ -34,7 +34,10 @@ def little_and_much(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPa
 
 
 @pytest.fixture
-def spark(spark_session: Any) -> Iterator[Any]:
-    """The session, with nothing cached by earlier tests."""
+def spark(spark_session: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """The session, with nothing cached by earlier tests. No broker runs whose session could still end."""
+    from holdfast.durability import power_cuts
+
+    monkeypatch.setattr(power_cuts, "SESSION_S", 0.0)
     yield spark_session
     spark_session.catalog.clearCache()

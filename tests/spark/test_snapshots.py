@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.durability import power_cuts, snapshots
+from holdfast.durability import snapshots
 from holdfast.durability.judge import NOTHING_COMPARED
 from holdfast.durability.log_dir_files import HIGH_WATERMARKS
 from holdfast.durability.snapshots import judge_all, take
@@ -72,11 +72,8 @@ def test_replicas_that_could_not_be_compared_leave_their_own_topic_in_doubt(
     )
 
 
-def test_zeros_in_a_replica_are_never_passed_over(
-    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_zeros_in_a_replica_are_never_passed_over(spark: Any, tmp_path: Path) -> None:
     """A power cut may leave them, until the broker is in sync again."""
-    monkeypatch.setattr(power_cuts, "SESSION_S", 0.0)
     names = ("good", "in sync", "out of sync", "flushed", "earlier build")
     histories = {name: clean_history(name.replace(" ", "-")) for name in names}
     folders = {
