@@ -79,15 +79,18 @@ def with_compaction(
 
 
 def _samples(spark: Any, excuses: Mapping[str, _Excuse]) -> dict[str, list[dict[str, Any]]]:
-    """Taken again of what is not excused: those of the verdict may all be."""
+    """Taken again of what is not excused: those of the verdict may all be. View `violations` is without what
+    is, for stories and reports."""
     # names that a cluster has need no quoting
     excused = " OR ".join(
         f"topic = '{topic}' AND class = '{name}'"
         for topic, excuse in excuses.items()
         for name in sorted(excuse.names)
     )
+    left = spark.table("violations").where(f"NOT ({excused})").localCheckpoint()
+    left.createOrReplaceTempView("violations")
     samples: dict[str, list[dict[str, Any]]] = {}
-    for row in spark.sql(findings_sql(SAMPLES_MAX, where=f"NOT ({excused})")).collect():
+    for row in spark.sql(findings_sql(SAMPLES_MAX)).collect():
         samples.setdefault(row["class"], []).append(sample_of(row))
     return samples
 

@@ -194,14 +194,14 @@ def needs_sql(rules: Sequence[Rule], table: str, *more: str) -> str:
     return f"SELECT {asked} FROM {table}"
 
 
-def findings_sql(samples_max: int, by: str = "class", where: str = "true") -> str:
-    """Of view `violations`, or its rows that are as `where` says: exact counts by class, or by columns of
-    which that is one, and at most `samples_max` rows of each, in log order."""
+def findings_sql(samples_max: int, by: str = "class") -> str:
+    """Of view `violations`: exact counts by class, or by columns of which that is one, and at most
+    `samples_max` rows of each, in log order."""
     return f"""
         SELECT * FROM (
             SELECT *, count(*) OVER (PARTITION BY {by}) AS total,
                    row_number() OVER (PARTITION BY {by}
                                       ORDER BY topic, partition, offset, producer, pseq) AS nth
-            FROM violations WHERE {where})
+            FROM violations)
         WHERE nth <= {samples_max}
         ORDER BY {by}, nth"""

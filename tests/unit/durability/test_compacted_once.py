@@ -35,12 +35,22 @@ class Spark:
     def sql(self, query: str) -> Any:
         if "is_hole" in query:
             return SimpleNamespace(collect=lambda: self._found)
-        rows = [
-            dict.fromkeys(SHOWN) | {"topic": topic, "class": name}
-            for name, topic in self._rows
-            if f"topic = '{topic}' AND class = '{name}'" not in query
-        ]
+        rows = [dict.fromkeys(SHOWN) | {"topic": topic, "class": name} for name, topic in self._rows]
         return SimpleNamespace(collect=lambda: rows)
+
+    def table(self, name: str) -> Any:
+        """View violations, of which a part takes its place."""
+
+        def where(condition: str) -> Any:
+            left = [
+                (name, topic)
+                for name, topic in self._rows
+                if f"topic = '{topic}' AND class = '{name}'" not in condition
+            ]
+            kept = SimpleNamespace(createOrReplaceTempView=lambda _: setattr(self, "_rows", left))
+            return SimpleNamespace(localCheckpoint=lambda: kept)
+
+        return SimpleNamespace(where=where)
 
 
 def samples(*places: tuple[str, str]) -> dict[str, list[dict[str, str]]]:
@@ -84,6 +94,7 @@ def test_what_is_left_is_shown_when_all_samples_were_of_what_compaction_did() ->
     verdict = Verdict(counts={"lost": 21}, samples=samples(*[("lost", "t")] * SAMPLES_MAX), facts={})
     judged = with_compaction(spark, verdict, {}, {}, lambda topic: None)
     assert [row["topic"] for row in judged.samples["lost"]] == ["u"]
+    assert spark._rows == [("lost", "u")], "stories and reports read the view behind the verdict"
 
 
 def test_a_log_dir_that_is_gone_hides_no_loss(tmp_path: Path) -> None:
