@@ -302,7 +302,8 @@ def _batch_rows(
         unreadable.clear()
         yield (*place, *of_batch, False, *rest)
         end = max(end, found.last_offset + 1)
-        held = (found.last_offset + 1, path.name, found.position + found.size_bytes)
+        readable = max(found.last_offset + 1, held[0])  # batches may be out of order
+        held = (readable, path.name, found.position + found.size_bytes)
     if unreadable:
         yield from _rows_at_the_end(place, unreadable, stored)
     else:

@@ -390,7 +390,7 @@ LOGS = {
         says=f"sent with timestamp {TIMESTAMP_MS}, has {TIMESTAMP_MS + 1}",
     ),
     "timestamps that the broker has set": Fault(
-        _batch_with(times=(0, 0, 1, 0, 0), is_append_time=True), 0, says="rules: 23 of 28"
+        _batch_with(times=(0, 0, 1, 0, 0), is_append_time=True), 0, says="rules: 23 of 29"
     ),
     "a batch of which nothing but the values is right": Fault(
         _batch_with(key=None, headers=(), times=(0, 0, 1, 0, 0)),
