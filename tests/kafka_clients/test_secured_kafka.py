@@ -95,12 +95,7 @@ def test_a_login_and_a_certificate_are_taken_and_wrong_ones_are_sentences(
             6,
             "Authentication failed: Invalid username or password",
         ),
-        "wrong certificate": (
-            "TLS",
-            trust(secured.other_certificate),
-            6,
-            "unable to find valid certification",
-        ),
+        "wrong certificate": ("TLS", trust(secured.other_certificate), 6, "SSL handshake failed"),
         "no such file": ("TLS", trust(secured.certificate / "no"), 6, "broker.pem/no"),
         "no such property": ("TLS", {**own, "ssl.trustore": "x"}, 6, "ssl.trustore"),
         "no properties": ("TLS", {}, 6, "--command-config"),
