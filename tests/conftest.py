@@ -27,9 +27,32 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 LONG_TIMEOUT_S = 600
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--share",
+        metavar="K/N",
+        type=_share,
+        help="play of N shares of the rows marked long the one with number K, from 0 on",
+    )
+
+
+def _share(text: str) -> tuple[int, int]:
+    """Raises: ValueError."""
+    number, _, shares = text.partition("/")
+    if not 0 <= int(number) < int(shares):
+        raise ValueError(text)
+    return int(number), int(shares)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Groups that share a cluster or a session begin first, then what may take longest: no worker has a long
     test left when the others are done."""
+    number, shares = config.getoption("--share") or (0, 1)
+    long_rows = [item for item in items if item.get_closest_marker("long") is not None]
+    left_out = {item for nth, item in enumerate(long_rows) if nth % shares != number}
+    if left_out:
+        config.hook.pytest_deselected(items=list(left_out))
+        items[:] = [item for item in items if item not in left_out]
     for item in items:
         if item.get_closest_marker("long") is not None and item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(LONG_TIMEOUT_S))
