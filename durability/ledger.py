@@ -42,7 +42,7 @@ SELECT run, producer, pseq, topic, partition, offset, leader_epoch, value_crc32c
        outcome <=> 3 AS unknown,
        invokes, answers,
        coalesce(least_outcome <> outcome OR least_offset <> most_offset OR least_partition <> partition
-                OR least_checksum <> value_crc32c
+                OR (invokes <= 1 AND least_checksum <> value_crc32c)
                 OR (outcome = 1 AND acks <> -1) OR (outcome = 2 AND acks = -1), false) AS contradictory
 FROM (SELECT run, producer, pseq, topic,
              max(partition) AS partition,

@@ -174,6 +174,11 @@ def _elsewhere(watched: Watched) -> None:
     watched.records(1, 3)[2][2] = crc32c(value("a", 14))
 
 
+def _never_sent(watched: Watched) -> None:
+    watched.records(1, 3)[2][3:] = ["a", 999]
+    watched.records(1, 3)[2][2] = crc32c(value("a", 999))
+
+
 @dataclass
 class Fault:
     """What is planted and what must be found."""
@@ -270,12 +275,22 @@ def test_polls_keep_sums_from_judging_alone(spark: Any, tmp_path: Path) -> None:
 @pytest.mark.long
 def test_nothing_is_called_never_sent_of_a_ledger_that_was_not_read_whole(spark: Any, tmp_path: Path) -> None:
     watched = Watched.sound()
-    _other_bytes(watched)
+    _never_sent(watched)
     logs = watched.write(tmp_path, TOPIC, TOPIC_ID)
     (tmp_path / "ledger.txt").write_text("something")
     verdict = judged(spark, tmp_path, logs)
     assert "1 polled records are not of what was read of the ledger" in verdict.as_text()
-    assert (verdict.exit_code, verdict.counts.get("polled_unsent")) == (6, None)
+    assert {name: count for name, count in verdict.counts.items() if count} == {"polled_and_gone": 1}
+
+
+@pytest.mark.long
+def test_what_was_read_of_a_ledger_proves_other_bytes(spark: Any, tmp_path: Path) -> None:
+    watched = Watched.sound()
+    _other_bytes(watched)
+    logs = watched.write(tmp_path, TOPIC, TOPIC_ID)
+    (tmp_path / "ledger.txt").write_text("something")
+    verdict = judged(spark, tmp_path, logs)
+    assert (verdict.exit_code, verdict.counts["polled_unsent"]) == (5, 1)
 
 
 @pytest.mark.long
