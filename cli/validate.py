@@ -293,11 +293,17 @@ def _words(text: str) -> list[str]:
 
 
 def _followed(options: "FollowOptions", metrics: str | None) -> "Verdict":
-    """Follow until the time is over or a signal comes; findings go to stderr as they come."""
+    """Follow until the time is over or a signal comes; findings go to stderr as they come. What is under
+    way then is finished first, unless another signal comes."""
     from holdfast.durability.follow import run
 
     signals: list[int] = []
-    before = {number: signal.signal(number, lambda got, _: signals.append(got)) for number in _ENDS}
+
+    def end(got: int, _: object) -> None:
+        signals.append(got)
+        signal.signal(got, signal.SIG_DFL)
+
+    before = {number: signal.signal(number, end) for number in _ENDS}
 
     def on_step(step: "Step", verdict: "Verdict") -> None:
         for name, count in sorted(step.counts.items()):

@@ -34,8 +34,9 @@ from holdfast.durability.verdict import (
 )
 
 _POLL_S = 0.2
-#: So long the micro-batch under way may take once the end has come.
-_LAST_STEP_S = 60.0
+#: So long the micro-batch under way may take once the end has come. Spark waits for it anyhow, so that to
+#: give up sooner costs the verdict and saves no time.
+_LAST_STEP_S = 600.0
 #: The cluster is asked so often whether its topics are what they were.
 _LOOK_S = 10.0
 _LOOK_TIMEOUT_MS = 2_000
@@ -98,7 +99,7 @@ def follow(
         is_of_a_part = of_files or any(step.doubts for step in steps)
         return of_a_part_of_the_ledger(found, _never_sent(steps)) if is_of_a_part else found
 
-    stream = _Stream(spark, options, state, topics, lambda step: on_step(step, verdict()))
+    stream = _Stream(spark, options, state, topics, lambda step: on_step(step, verdict()), on_phase)
     try:
         problem = _followed(stream, is_time, on_phase)
     except SPARK_ERRORS as error:
@@ -157,6 +158,7 @@ class _Stream:
         state: FollowState,
         topics: FollowedTopics,
         on_step: Callable[[Step], None],
+        on_phase: Callable[[str], None],
     ) -> None:
         self.options = options
         self.topics = topics
@@ -166,6 +168,7 @@ class _Stream:
         self._spark = spark
         self._state = state
         self._on_step = on_step
+        self._on_phase = on_phase
         self._checkpoint = Path(options.state) / "checkpoint"
         #: topics of the query, and the last micro-batch that was planned before it began, -1 for none
         self._read: tuple[str, ...] = ()
@@ -233,6 +236,8 @@ class _Stream:
         """What the micro-batch under way has read counts: the first of a cold Spark takes longest, and
         without it nothing would be proved. False when it takes too long. Raises: StreamingQueryException."""
         before, until = self._committed(), time.monotonic() + _LAST_STEP_S
+        if query.isActive and _is_at_work(query.status):
+            self._on_phase("Following: the micro-batch under way is finished first")
         while query.isActive and _is_at_work(query.status) and self._committed() == before:
             if time.monotonic() >= until:
                 return False

@@ -1,6 +1,9 @@
 """`holdfast validate`: what is wrong with its arguments is said before Spark is started."""
 
 import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -135,3 +138,39 @@ def test_a_log_dir_that_is_not_there_is_named_before_spark_starts(tmp_path: Path
     result = CliRunner().invoke(command, [*arguments, "--log-dirs", f"1={tmp_path},{tmp_path}/gone"])
     assert result.exit_code == 2
     assert f"{tmp_path}/gone is no folder" in result.output
+
+
+#: Follows until it is told to end, and gets the signal argv[1] argv[2] times.
+FOLLOWER = """
+import os, sys
+import holdfast.durability.follow as follow
+from holdfast.cli.validate import command
+from holdfast.durability.verdict import Verdict
+
+def run(options, on_step, is_over, on_phase):
+    for _ in range(int(sys.argv[2])):
+        os.kill(os.getpid(), int(sys.argv[1]))
+    assert is_over()
+    return Verdict(counts={"lost": 0}, samples={}, facts={})
+
+follow.run = run
+command(["--follow", "state", "--ledger", "ledger", "--bootstrap-server", "127.0.0.1:1"])
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("times", [1, 2])
+def test_following_ends_with_a_verdict_at_the_first_signal_and_at_once_at_the_second(
+    number: signal.Signals, times: int, tmp_path: Path
+) -> None:
+    pytest.importorskip("pyspark", reason="needs the extra `spark`")
+    (tmp_path / "ledger").mkdir()
+    done = subprocess.run(
+        [sys.executable, "-c", FOLLOWER, str(int(number)), str(times)],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ("VERDICT: " in done.stdout, done.returncode == -number) == (times == 1, times == 2), done
