@@ -20,6 +20,21 @@ _TRANSLATED = {
 _KNOWN = {int(code): int(code) for code in KafkaErrorCode} | {
     int(ours): int(theirs) for ours, theirs in _TRANSLATED.items()
 }
+#: Those of a partition that Java's consumer knows how to go on after, or raises as what they are.
+_FETCHED = frozenset(
+    {
+        KafkaErrorCode.corrupt_message,
+        KafkaErrorCode.unknown_topic_or_partition,
+        KafkaErrorCode.not_leader_or_follower,
+        KafkaErrorCode.replica_not_available,
+        KafkaErrorCode.kafka_storage_error,
+        KafkaErrorCode.fenced_leader_epoch,
+        KafkaErrorCode.unknown_leader_epoch,
+        KafkaErrorCode.offset_not_available,
+        KafkaErrorCode.unknown_topic_id,
+        KafkaErrorCode.inconsistent_topic_id,
+    }
+)
 
 
 def kafka_code(code: int) -> int:
@@ -42,3 +57,15 @@ def group_code(code: int) -> int:
     if code in (ErrorCode.BROKER_NOT_AVAILABLE, ErrorCode.REQUEST_LIMIT_REACHED):
         return int(KafkaErrorCode.not_coordinator)  # clients look for it anew
     return kafka_code(code)
+
+
+def fetch_code(code: int) -> int:
+    """Kafka's code for a partition of a Fetch that was refused as a whole.
+
+    Java's consumer ends with "Unexpected error code" after any that Kafka's brokers never give there,
+    retriable or not: a broker that starts or stops has to say that it does not lead.
+    """
+    found = KafkaErrorCode(kafka_code(code))
+    if found.retriable and found not in _FETCHED:
+        return int(KafkaErrorCode.not_leader_or_follower)
+    return int(found)

@@ -7,7 +7,7 @@ because there is no news gets a row with the offsets known here.
 from typing import Any, NamedTuple
 
 from holdfast.kafka_listener.core.envelope import Request
-from holdfast.kafka_listener.core.error_codes import kafka_code
+from holdfast.kafka_listener.core.error_codes import fetch_code, kafka_code
 from holdfast.kafka_listener.core.schema_writer import Fields
 from holdfast.kafka_listener.core.translation import Ask, ClusterView, Outcome
 from holdfast.metadata.ids import PartitionId
@@ -61,7 +61,7 @@ def fetch(request: Request, cluster: ClusterView) -> Outcome:
         found = {PartitionId(row.topic_id, row.partition_index): row for row in response.partitions}
         return _answer(request, rows, found, cluster)
 
-    return Ask(ours, answer, lambda code, _: _all_refused(request, rows, kafka_code(code)))
+    return Ask(ours, answer, lambda code, _: _all_refused(request, rows, fetch_code(code)))
 
 
 def _rows(request: Request, cluster: ClusterView) -> list[_Row]:

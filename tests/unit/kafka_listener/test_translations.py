@@ -319,6 +319,19 @@ def test_a_fetch_with_an_unknown_topic_is_answered_at_once() -> None:
     assert [row["error_code"] for row in answer["responses"][1]["partitions"]] == [UNKNOWN_TOPIC] * 2
 
 
+@pytest.mark.parametrize("version", [4, 12, 13, 18])
+@pytest.mark.parametrize("code", [ErrorCode.BROKER_NOT_AVAILABLE, ErrorCode.REQUEST_LIMIT_REACHED])
+def test_a_broker_that_starts_or_stops_lets_a_consumer_look_for_another_leader(
+    code: ErrorCode, version: int
+) -> None:
+    """LEADER_NOT_AVAILABLE, which every other request gets, ends Java's consumer with an exception."""
+    ask = asks(KafkaApi.FETCH, version, fetch_fields())
+    request = request_of(KafkaApi.FETCH, version, fetch_fields())
+    answer = written(request, ask.refused(code, "try again"))
+    rows = answer["responses"][0]["partitions"]
+    assert [row["error_code"] for row in rows] == [ErrorCode.NOT_LEADER_OR_FOLLOWER] * 2
+
+
 def test_a_fetch_of_a_session_begins_anew_without_one() -> None:
     request = request_of(KafkaApi.FETCH, 12, fetch_fields(session_id=5, session_epoch=2))
     answer = written(request, TRANSLATIONS[KafkaApi.FETCH](request, VIEW))
