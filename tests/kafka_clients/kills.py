@@ -18,9 +18,10 @@ PATIENCE_S = 120.0
 class Kills:
     """A thread that kills one broker after the other, each when all replicas are in sync."""
 
-    def __init__(self, cluster: HoldfastCluster) -> None:
+    def __init__(self, cluster: HoldfastCluster, rest_s: float) -> None:
         self.count = 0
         self._cluster = cluster
+        self._rest_s = rest_s
         self._asker = Asker(cluster.bootstrap_controllers)
         self._is_over = threading.Event()
         self._thread = ThreadPoolExecutor(1)
@@ -52,6 +53,7 @@ class Kills:
             self._cluster.kill(broker)
             self._cluster.restart(broker)
             self.count += 1
+            self._is_over.wait(self._rest_s)
 
     def _wait_for_sync(self) -> bool:
         """False when it is over."""
@@ -74,9 +76,12 @@ class Kills:
 
 
 @contextmanager
-def kills_in_turn(cluster: HoldfastCluster) -> Iterator[Kills]:
-    """For as long as the block runs. Raises: what a broker that does not come back raises."""
-    kills = Kills(cluster)
+def kills_in_turn(cluster: HoldfastCluster, rest_s: float = 0.0) -> Iterator[Kills]:
+    """For as long as the block runs, and so long after each one all brokers live at least.
+
+    Raises: what a broker that does not come back raises.
+    """
+    kills = Kills(cluster, rest_s)
     try:
         yield kills
     finally:

@@ -185,7 +185,9 @@ class Play:
 
     def successor(self, **static: Any) -> "Play":
         """The coordinator after this one, which has the same log."""
-        return Play(self.log, epoch=self.partition.leadership.leader_epoch + 1, **static)
+        heir = Play(self.log, epoch=self.partition.leadership.leader_epoch + 1, **static)
+        heir.joins = self.joins  # no member gets the id of another one
+        return heir
 
     def _carry_out(self) -> None:
         while self._outbox:

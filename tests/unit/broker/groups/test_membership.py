@@ -328,6 +328,20 @@ def test_a_silent_member_is_removed_when_its_session_ends() -> None:
     assert play.joined(play.join(first)).generation_id == 3
 
 
+def test_a_silent_member_is_waited_for_a_whole_session_by_each_coordinator() -> None:
+    """None can know when it was last heard: with another coordinator every few seconds the group waits for as
+    long as that goes on. It does so with Kafka's coordinator, too."""
+    play = Play()
+    play.stable(session_ms=10_000)
+    for _ in range(5):
+        play = play.successor()
+        play.join()
+        play.pass_ms(9_999)
+        assert state(play) == "PreparingRebalance"
+    play.pass_ms(1)
+    assert (state(play), members(play)) == ("CompletingRebalance", 1)
+
+
 def test_a_member_that_waits_for_the_others_needs_no_heartbeat() -> None:
     play = Play()
     first, second = play.stable(2)
