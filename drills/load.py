@@ -19,6 +19,7 @@ from holdfast.runtime.real.machine import run
 RUN = "drill"
 VALUE_BYTES = 128
 PACE_MS = 10
+_SLOW_PACE_MS = 200
 #: most records without an answer; more would only wait for the partition to come back
 _BACKLOG_BYTES = 128 << 10
 DELIVERY_TIMEOUT_MS = 60_000
@@ -84,6 +85,10 @@ class DrillLoad:
         """Write again."""
         self._outstanding = True
         self._held.clear()
+
+    def slow_down(self) -> None:
+        """From now on write a record now and then, as for somebody who waits for news alone."""
+        self._portion, self._pace_ms = 1, _SLOW_PACE_MS
 
     def stop(self) -> None:
         """Stop writing and wait until every record has an outcome. Raises: ClusterError."""
