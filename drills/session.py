@@ -57,11 +57,10 @@ class Session:
         self.loads.append(load)
         load.start()
 
-    def add_reader(self, name: str, topic: str, polls: Path | None = None) -> None:
-        """One more consumer that checks what it reads, and writes that down in `polls`, for the verdict in
-        the folder of the ledgers."""
+    def add_reader(self, name: str, topic: str) -> None:
+        """One more consumer that checks what it reads."""
         servers = self.ground.nodes.bootstrap_servers
-        reader = CheckingConsumer(servers, topic, name=name, ledger=polls or self.ledger, says=self.say)
+        reader = CheckingConsumer(servers, topic, name=name, ledger=self.ledger, says=self.say)
         self.readers.append(reader)
         reader.start()
 

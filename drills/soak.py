@@ -64,8 +64,6 @@ class Soak:
         self._minutes = minutes
         self._is_over_budget = is_over_budget
         self._judge: LiveJudge | None = None
-        #: where readers write what they were given: a live judge takes minutes for so many polls
-        self._polls = session.ledger.with_name("polls") if is_followed else session.ledger
         if is_followed:
             folder = session.ledger.with_name("live")
             self._judge = LiveJudge(folder, session.ledger, session.ground.nodes.bootstrap_servers)
@@ -88,7 +86,7 @@ class Soak:
                     records_per_second=records_per_second(self._minutes),
                 )
             )
-            session.add_reader(f"reader-{topic}", topic, self._polls)
+            session.add_reader(f"reader-{topic}", topic)
         with self._judge or nullcontext():
             self._break_things()
 
