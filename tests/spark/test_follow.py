@@ -311,7 +311,6 @@ def test_the_micro_batch_under_way_when_following_ends_counts(
         return take(self, frame, batch)
 
     monkeypatch.setattr(FollowState, "take", begin)
-    monkeypatch.setattr("holdfast.durability.follow._LAST_STEP_S", 600.0)  # the machine may be busy
     (tmp_path / "r.p.1.jsonl").write_text(lines(0, 1))
     with PlantedLogs({("t", 0): log(0, 1)}) as node:
         options = FollowOptions(str(tmp_path / "r.p.1.jsonl"), node.address, str(tmp_path / "state"))
