@@ -87,7 +87,7 @@ class DrillLoad:
         self._held.clear()
 
     def slow_down(self) -> None:
-        """From now on write a record now and then, as for somebody who waits for news alone."""
+        """From now on write a record now and then: enough for a judge that waits for news."""
         self._portion, self._pace_ms = 1, _SLOW_PACE_MS
 
     def stop(self) -> None:
