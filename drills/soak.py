@@ -104,9 +104,8 @@ class Soak:
                 self._replace_disk(course)
         if self._judge is not None:
             session.say("the judge that follows live ends")
-            for (
-                load
-            ) in session.loads:  # else there is more to read with each micro-batch, on the same machine
+            # else there is more to read with each micro-batch, on the same machine
+            for load in session.loads:
                 load.slow_down()
             verdict = session.report.live = self._judge.end()
             if verdict.complaint is not None:

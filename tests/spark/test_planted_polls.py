@@ -222,6 +222,15 @@ def judged(spark: Any, ledger: Path, logs: dict[tuple[str, int], list[bytes]], *
         return validate(spark, ValidateOptions(str(ledger), node.address, timeout_ms=60_000, **more))
 
 
+def judged_in_part(spark: Any, ledger: Path, plant: Callable[[Watched], None]) -> Verdict:
+    """With a file beside the ledger that may be one, and is not read."""
+    watched = Watched.sound()
+    plant(watched)
+    logs = watched.write(ledger, TOPIC, TOPIC_ID)
+    (ledger / "ledger.txt").write_text("something")
+    return judged(spark, ledger, logs)
+
+
 @pytest.mark.usefixtures("little_and_much")
 def test_each_fault_is_found_in_its_own_topic_and_nothing_else(spark: Any, tmp_path: Path) -> None:
     logs: dict[tuple[str, int], list[bytes]] = {}
@@ -274,22 +283,14 @@ def test_polls_keep_sums_from_judging_alone(spark: Any, tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_nothing_is_called_never_sent_of_a_ledger_that_was_not_read_whole(spark: Any, tmp_path: Path) -> None:
-    watched = Watched.sound()
-    _never_sent(watched)
-    logs = watched.write(tmp_path, TOPIC, TOPIC_ID)
-    (tmp_path / "ledger.txt").write_text("something")
-    verdict = judged(spark, tmp_path, logs)
+    verdict = judged_in_part(spark, tmp_path, _never_sent)
     assert "1 polled records are not of what was read of the ledger" in verdict.as_text()
     assert {name: count for name, count in verdict.counts.items() if count} == {"polled_and_gone": 1}
 
 
 @pytest.mark.long
 def test_what_was_read_of_a_ledger_proves_other_bytes(spark: Any, tmp_path: Path) -> None:
-    watched = Watched.sound()
-    _other_bytes(watched)
-    logs = watched.write(tmp_path, TOPIC, TOPIC_ID)
-    (tmp_path / "ledger.txt").write_text("something")
-    verdict = judged(spark, tmp_path, logs)
+    verdict = judged_in_part(spark, tmp_path, _other_bytes)
     assert (verdict.exit_code, verdict.counts["polled_unsent"]) == (5, 1)
 
 
